@@ -31,6 +31,7 @@ pub(crate) fn fetch(
     for part in parts {
         let whole = part.want().bytes;
         transfer.resume_at(part, whole)?;
+        transfer.tell(part.want(), part.bytes_done());
         hub.fetch_file(transfer, part)?;
         part.commit(&transfer.store.blob_dir())?;
     }
@@ -185,6 +186,7 @@ fn reason(error: &ureq::Error) -> String {
             "the host name is not known here (no network, or no such host)".to_string()
         }
         ureq::Error::Timeout(_) => format!("no answer in time ({error})"),
+        ureq::Error::Io(error) => error.to_string(),
         other => other.to_string(),
     }
 }

@@ -15,6 +15,9 @@ use crate::pull::PullError;
 /// How much of pip's last words an error carries.
 const STDERR_TAIL_BYTES: u64 = 1500;
 
+/// The lines of it, from the end.
+const STDERR_TAIL_LINES: usize = 3;
+
 /// How long to sleep between two looks at a running pip.
 const POLL: Duration = Duration::from_millis(30);
 
@@ -27,6 +30,8 @@ pub struct Pip {
     pub env: Vec<(OsString, OsString)>,
     /// The longest time that one wheel may take.
     pub wheel_seconds_max: u64,
+    /// How often pip is run again for a wheel when it failed, once the mirror has served another wheel.
+    pub retries_max: u32,
 }
 
 impl Default for Pip {
@@ -35,6 +40,7 @@ impl Default for Pip {
             python: "python3".into(),
             env: Vec::new(),
             wheel_seconds_max: 900,
+            retries_max: 2,
         }
     }
 }
@@ -173,7 +179,8 @@ fn failed(wheel: &Wheel, stderr_tail: String) -> Stop {
     .into()
 }
 
-/// The end of pip's error output on one line, without control characters: it may quote a server.
+/// The end of pip's error output on one line, without control characters: it may quote a server. The last lines are
+/// the newest warning, which has the cause, and pip's own conclusion.
 fn tail(path: &Path) -> String {
     let mut bytes = Vec::new();
     if let Ok(mut file) = File::open(path) {
@@ -194,8 +201,7 @@ fn tail(path: &Path) -> String {
         .filter(|line| !line.is_empty())
         .collect();
     if lines.is_empty() {
-        "it said nothing".to_string()
-    } else {
-        lines.join(" / ")
+        return "it said nothing".to_string();
     }
+    lines[lines.len().saturating_sub(STDERR_TAIL_LINES)..].join(" / ")
 }

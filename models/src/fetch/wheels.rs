@@ -12,9 +12,6 @@ use crate::partial::Partial;
 use crate::pull::{Origin, PullError};
 use crate::{Digest, Wheel};
 
-/// How often pip is run again for a wheel, once the mirror has shown that it works.
-const RETRIES_MAX: u32 = 2;
-
 /// The pause before pip is run again.
 const RETRY_PAUSE: Duration = Duration::from_secs(2);
 
@@ -36,6 +33,14 @@ pub(crate) fn fetch(
     for (number, wheel) in wheels.iter().enumerate() {
         if !pieces.iter().any(|pieces| pieces.lacks(number)) {
             continue;
+        }
+        // Said before pip runs, which may take a while and tells nothing meanwhile.
+        for (part, _) in parts
+            .iter()
+            .zip(&pieces)
+            .filter(|(_, pieces)| pieces.lacks(number))
+        {
+            transfer.tell(part.want(), part.bytes_done());
         }
         let scratch = Scratch::fresh(&scratch_path)?;
         let path = download(wheel, &scratch, transfer, mirror_works)?;
@@ -126,7 +131,11 @@ fn download(
     transfer: &Transfer<'_, '_>,
     patient: bool,
 ) -> Result<PathBuf, Stop> {
-    let mut retries_left = if patient { RETRIES_MAX } else { 0 };
+    let mut retries_left = if patient {
+        transfer.options.pip.retries_max
+    } else {
+        0
+    };
     loop {
         match transfer.options.pip.download(wheel, &scratch.0, transfer) {
             Err(Stop::Source(FetchError::Pip { .. })) if retries_left > 0 => {
