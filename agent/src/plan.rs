@@ -1,0 +1,156 @@
+//! How are this repository's tests run, and which files may an agent not change to make them pass?
+
+use crate::workspace::{Command, Workspace};
+use globset::{Glob, GlobSet, GlobSetBuilder};
+use serde::Deserialize;
+use std::time::Duration;
+
+/// Where a repository says it itself.
+pub const VERIFY_FILE: &str = ".cloister/verify.toml";
+
+const SECONDS_DEFAULT: u64 = 120;
+const SECONDS_MAX: u64 = 3_600;
+const PROTECTED_DEFAULT: &[&str] = &[
+    "test_*.py", "**/test_*.py", "**/*_test.py", "*_test.py", "tests/**", "**/tests/**", "test/**", "**/conftest.py",
+    "conftest.py", "pytest.ini", "tox.ini", "setup.cfg", "sitecustomize.py", "**/sitecustomize.py", "**/*_test.go",
+    "**/*.test.js", "**/*.test.ts", "**/*.spec.js", "**/*.spec.ts", "**/__tests__/**", "Makefile", ".cargo/**",
+    ".github/**", ".cloister/**",
+];
+
+/// The test command with its limits.
+#[derive(Debug, Clone)]
+pub struct Plan {
+    /// Program and arguments.
+    pub argv: Vec<String>,
+    /// Its deadline, in seconds.
+    pub seconds_max: u64,
+    protected: GlobSet,
+}
+
+/// Why a plan is not usable.
+#[derive(Debug, thiserror::Error)]
+pub enum PlanError {
+    /// The file is no such TOML.
+    #[error("{file}: {why}")]
+    Invalid {
+        /// Where it was read.
+        file: String,
+        /// Key and reason.
+        why: String,
+    },
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Written {
+    test: Vec<String>,
+    seconds: Option<u64>,
+    #[serde(default)]
+    protected: Vec<String>,
+}
+
+impl Plan {
+    /// Reads `verify.toml`: `test` (argv), `seconds`, `protected` (globs, added to the usual test files).
+    pub fn parse(file: &str, text: &str) -> Result<Self, PlanError> {
+        let invalid = |why: String| PlanError::Invalid { file: file.to_owned(), why };
+        let written: Written = toml::from_str(text).map_err(|error| invalid(error.to_string()))?;
+        if written.test.is_empty() {
+            return Err(invalid("`test` is empty; write the test command as a list of words".into()));
+        }
+        let seconds_max = written.seconds.unwrap_or(SECONDS_DEFAULT);
+        if !(1..=SECONDS_MAX).contains(&seconds_max) {
+            return Err(invalid(format!("`seconds` is {seconds_max}; it must be 1 to {SECONDS_MAX}")));
+        }
+        let protected = globs(written.protected.iter().map(String::as_str)).map_err(|error| invalid(error.to_string()))?;
+        Ok(Self { argv: written.test, seconds_max, protected })
+    }
+
+    /// The repository's own `.cloister/verify.toml`, else what its files say; `None` when they say nothing.
+    pub fn find(workspace: &dyn Workspace, files: &[String]) -> Result<Option<Self>, PlanError> {
+        if let Ok(bytes) = workspace.read(VERIFY_FILE) {
+            return Self::parse(VERIFY_FILE, &String::from_utf8_lossy(&bytes)).map(Some);
+        }
+        let text = |path: &str| workspace.read(path).map(|b| String::from_utf8_lossy(&b).into_owned()).unwrap_or_default();
+        Ok(detect(files, &text).map(|argv| Self {
+            argv: argv.split(' ').map(str::to_owned).collect(),
+            seconds_max: SECONDS_DEFAULT,
+            protected: globs([].into_iter()).expect("constant globs"),
+        }))
+    }
+
+    /// Is this a file whose change could make the tests mean something else?
+    pub fn protects(&self, path: &str) -> bool {
+        self.protected.is_match(path)
+    }
+
+    /// The command for the box.
+    pub fn command(&self) -> Command {
+        Command { argv: self.argv.clone(), seconds_max: Duration::from_secs(self.seconds_max) }
+    }
+}
+
+fn globs<'a>(more: impl Iterator<Item = &'a str>) -> Result<GlobSet, globset::Error> {
+    let mut set = GlobSetBuilder::new();
+    for glob in PROTECTED_DEFAULT.iter().copied().chain(more) {
+        set.add(Glob::new(glob)?);
+    }
+    set.build()
+}
+
+fn detect(files: &[String], text: &dyn Fn(&str) -> String) -> Option<&'static str> {
+    let has = |name: &str| files.iter().any(|file| file == name);
+    if has("Cargo.toml") {
+        return Some("cargo test --offline");
+    }
+    if has("go.mod") {
+        return Some("go test ./...");
+    }
+    if has("package.json") && text("package.json").contains("\"test\"") {
+        return Some("npm test --silent");
+    }
+    let is_test = |file: &&String| {
+        let name = file.rsplit('/').next().unwrap_or(file);
+        name.ends_with(".py") && (name.starts_with("test_") || name.ends_with("_test.py"))
+    };
+    let first = files.iter().find(is_test)?;
+    let pytest = has("pytest.ini") || has("conftest.py") || text("pyproject.toml").contains("[tool.pytest");
+    Some(if pytest || text(first).contains("import pytest") { "python3 -m pytest -q" } else { "python3 -m unittest discover -v" })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(files: &[&str], expected: Option<&str>) {
+        let files: Vec<String> = files.iter().map(|file| (*file).to_owned()).collect();
+        assert_eq!(detect(&files, &|_| "\"test\"".into()), expected);
+    }
+
+    #[test]
+    fn the_test_command_is_read_off_the_files() {
+        check(&["Cargo.toml", "src/lib.rs"], Some("cargo test --offline"));
+        check(&["go.mod"], Some("go test ./..."));
+        check(&["package.json"], Some("npm test --silent"));
+        check(&["a.py", "tests/test_a.py"], Some("python3 -m unittest discover -v"));
+        check(&["conftest.py", "test_a.py"], Some("python3 -m pytest -q"));
+        check(&["notes.md"], None);
+    }
+
+    #[test]
+    fn a_plan_protects_tests_and_what_it_names() {
+        let plan = Plan::parse("v", "test = ['make', 'check']\nseconds = 20\nprotected = ['golden/**']").unwrap();
+        for path in ["golden/a.txt", "test_a.py", "pkg/tests/x.py", "conftest.py", ".cloister/verify.toml"] {
+            assert!(plan.protects(path), "{path}");
+        }
+        assert!(!plan.protects("a.py"));
+    }
+
+    #[test]
+    fn a_plan_with_a_typo_is_refused_by_name() {
+        let error = Plan::parse("verify.toml", "tests = ['x']").unwrap_err().to_string();
+        assert!(error.contains("verify.toml") && error.contains("tests"), "{error}");
+        assert!(Plan::parse("v", "test = []").is_err());
+        assert!(Plan::parse("v", "test = ['x']\nseconds = 0").is_err());
+    }
+}

@@ -1,0 +1,403 @@
+//! What comes next? The session: a state machine without I/O that folds what happened and says what to do.
+//!
+//! Every change of state is a [`Record`]; the log is the list of them, so replaying a log rebuilds the session.
+//! The history only grows, except that a failed attempt is rolled back to the point before it, because a failure
+//! left in the context is repeated. Both keep the prompt a prefix of what the model has already computed.
+
+use crate::action::{self, Call};
+use crate::model::{Message, Request, Role, Usage};
+use crate::profile::Profile;
+use crate::tests_run::TestRun;
+use crate::verify::Report;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+mod words;
+
+/// Files as the session left them: path to text.
+pub type Files = BTreeMap<String, String>;
+
+/// Files to put back: path to text, `None` for the text of the base.
+pub type Restore = BTreeMap<String, Option<String>>;
+
+/// How a session ended.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "name", rename_all = "snake_case")]
+pub enum Ending {
+    /// The verifier ran the project's own tests on the change in a fresh box, and they passed.
+    Verified,
+    /// The model says it is done, and there is nothing to prove it with.
+    Unverified,
+    /// Every attempt failed.
+    GaveUp {
+        /// How many there were.
+        attempts: usize,
+    },
+    /// Replies without a usable action.
+    Stuck {
+        /// The last complaint.
+        why: String,
+    },
+    /// A limit of the budget.
+    BudgetExhausted {
+        /// Which one.
+        which: String,
+    },
+    /// Ctrl-C.
+    Cancelled,
+    /// The model, the server or the box failed.
+    Failed {
+        /// What failed, and what to do.
+        why: String,
+    },
+}
+
+impl Ending {
+    /// The name in the log, the event stream and the closing line.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Verified => "verified",
+            Self::Unverified => "unverified",
+            Self::GaveUp { .. } => "gave_up",
+            Self::Stuck { .. } => "stuck",
+            Self::BudgetExhausted { .. } => "budget_exhausted",
+            Self::Cancelled => "cancelled",
+            Self::Failed { .. } => "failed",
+        }
+    }
+}
+
+/// Something that happened.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(tag = "record", rename_all = "snake_case")]
+pub enum Record {
+    /// The task and what is known before the first word.
+    Opened {
+        /// What the person asked for.
+        task: String,
+        /// Paths of the repository, sorted, bounded.
+        files: Vec<String>,
+        /// AGENTS.md, where there is one.
+        memory: Option<String>,
+        /// The tests on the base.
+        tests: Option<TestRun>,
+    },
+    /// The model spoke.
+    Replied {
+        /// What it said.
+        text: String,
+        /// What it cost.
+        usage: Usage,
+    },
+    /// The gate refused, or the reply held no action.
+    Refused {
+        /// For the model.
+        why: String,
+    },
+    /// An action ran.
+    Observed {
+        /// What the model is told.
+        text: String,
+        /// Files that it wrote.
+        writes: Files,
+    },
+    /// The tests ran.
+    Tested {
+        /// What they said.
+        run: TestRun,
+    },
+    /// The files went back to the last state worth keeping.
+    Restored,
+    /// The verifier spoke.
+    Verified {
+        /// Rung by rung.
+        report: Report,
+    },
+    /// A person resumed the session: it goes on with a new budget.
+    Resumed,
+    /// The session ended from outside: budget, Ctrl-C, a failure.
+    Stopped {
+        /// Why.
+        ending: Ending,
+    },
+}
+
+/// What to do next.
+#[derive(Debug, Clone)]
+pub enum Step {
+    /// Ask the model.
+    Ask(Request),
+    /// Judge this action and, if it is cleared, do it.
+    Act(Call),
+    /// Run the tests on the files as they are.
+    Test,
+    /// Put these files back in the box.
+    Restore(Restore),
+    /// Let the verifier decide.
+    Verify,
+    /// Nothing: the session is over.
+    End(Ending),
+}
+
+#[derive(Debug, Clone)]
+enum Next {
+    Ask,
+    Act(Call),
+    Test,
+    Restore,
+    Verify,
+    End(Ending),
+}
+
+/// An edit that did not help.
+#[derive(Debug, Clone)]
+struct Attempt {
+    change: String,
+    run: TestRun,
+}
+
+/// The state of one session.
+pub struct Session {
+    profile: Profile,
+    messages: Vec<Message>,
+    next: Next,
+    tests: Option<TestRun>,
+    files: Files,
+    kept: Files,
+    /// Length of the history before the reply that began the attempt.
+    checkpoint: usize,
+    attempts: Vec<Attempt>,
+    /// The reply of an edit that waits for its tests.
+    trial: Option<String>,
+    failed_least: Option<usize>,
+    explored: usize,
+    unusable: usize,
+    seen: Vec<Call>,
+    costs: Vec<Usage>,
+}
+
+impl Session {
+    /// A session that has not been opened yet.
+    pub fn new(profile: Profile) -> Self {
+        let system = Message::new(Role::System, profile.system);
+        Self {
+            profile,
+            messages: vec![system],
+            next: Next::Ask,
+            tests: None,
+            files: Files::new(),
+            kept: Files::new(),
+            checkpoint: 0,
+            attempts: Vec::new(),
+            trial: None,
+            failed_least: None,
+            explored: 0,
+            unusable: 0,
+            seen: Vec::new(),
+            costs: Vec::new(),
+        }
+    }
+
+    /// What comes next; asking twice gives the same answer.
+    pub fn step(&self) -> Step {
+        match &self.next {
+            Next::Ask => Step::Ask(Request {
+                messages: self.messages.clone(),
+                sampling: self.profile.sampling(self.attempts.len() + self.unusable),
+                tokens_max: self.profile.reply_tokens_max,
+            }),
+            Next::Act(call) => Step::Act(call.clone()),
+            Next::Test => Step::Test,
+            Next::Restore => Step::Restore(self.restored()),
+            Next::Verify => Step::Verify,
+            Next::End(ending) => Step::End(ending.clone()),
+        }
+    }
+
+    /// Folds one record into the state.
+    pub fn apply(&mut self, record: &Record) {
+        match record {
+            Record::Opened { task, files, memory, tests } => {
+                self.failed_least = tests.as_ref().and_then(|run| run.failed);
+                self.tests = tests.clone();
+                self.say(words::opening(task, files, memory.as_deref(), tests.as_ref()));
+                self.next = Next::Ask;
+            }
+            Record::Replied { text, usage } => self.replied(text, *usage),
+            Record::Refused { why } => self.refused(why),
+            Record::Observed { text, writes } => self.observed(text, writes),
+            Record::Tested { run } => self.tested(run),
+            Record::Restored => self.retry(),
+            Record::Verified { report } => self.verified(report),
+            Record::Resumed => {
+                self.unusable = 0;
+                if matches!(self.next, Next::End(_)) {
+                    self.next = Next::Ask;
+                }
+            }
+            Record::Stopped { ending } => self.next = Next::End(ending.clone()),
+        }
+    }
+
+    /// What every call of the model cost, in order.
+    pub fn costs(&self) -> &[Usage] {
+        &self.costs
+    }
+
+    /// Attempts that failed so far.
+    pub fn attempts(&self) -> usize {
+        self.attempts.len()
+    }
+
+    /// What the tests said before any change.
+    pub fn base_tests(&self) -> Option<&TestRun> {
+        self.tests.as_ref()
+    }
+
+    /// The files that the session has written, as they are now.
+    pub fn files(&self) -> &Files {
+        &self.files
+    }
+
+    /// The conversation.
+    pub fn messages(&self) -> &[Message] {
+        &self.messages
+    }
+
+    /// Files that the model has looked at or changed, newest first: where a nameless edit is looked for.
+    pub fn recent(&self) -> Vec<String> {
+        let mut recent: Vec<String> = Vec::new();
+        for call in self.seen.iter().rev() {
+            if let Call::ReadFile { path, .. } | Call::EditFile { path: Some(path), .. } = call
+                && !recent.contains(path)
+            {
+                recent.push(path.clone());
+            }
+        }
+        recent
+    }
+
+    fn say(&mut self, text: String) {
+        self.messages.push(Message::new(Role::User, text));
+    }
+
+    fn replied(&mut self, text: &str, usage: Usage) {
+        self.costs.push(usage);
+        let edits = matches!(action::parse(text), Ok(Call::EditFile { .. } | Call::WriteFile { .. }));
+        if edits && self.trial.is_none() && self.attempts.is_empty() {
+            self.checkpoint = self.messages.len();
+        }
+        self.messages.push(Message::new(Role::Assistant, text.trim_end()));
+        match action::parse(text) {
+            Ok(call) => self.next = Next::Act(call),
+            Err(error) => self.refused(&error.to_string()),
+        }
+    }
+
+    /// A reply that led to nothing is taken back; only the complaint stays.
+    fn refused(&mut self, why: &str) {
+        self.unusable += 1;
+        if self.unusable > self.profile.unusable_replies_max {
+            self.next = Next::End(Ending::Stuck { why: why.to_owned() });
+            return;
+        }
+        if self.messages.last().is_some_and(|last| last.role == Role::Assistant) {
+            self.messages.pop();
+        }
+        let again = words::refusal(why, self.tests.as_ref());
+        match self.messages.last_mut().filter(|last| words::is_refusal(&last.content)) {
+            Some(last) => last.content = again,
+            None => self.say(again),
+        }
+        self.next = Next::Ask;
+    }
+
+    fn observed(&mut self, text: &str, writes: &Files) {
+        let Next::Act(call) = self.next.clone() else { return };
+        self.unusable = 0;
+        if matches!(call, Call::Finish { .. }) {
+            self.next = Next::Verify;
+            return;
+        }
+        let before = self.seen.iter().filter(|seen| **seen == call).count();
+        self.seen.push(call.clone());
+        if matches!(call, Call::RunTests) {
+            self.next = Next::Test;
+            return;
+        }
+        if writes.is_empty() {
+            self.explored += 1;
+            let nudge = words::nudge(before, self.explored, self.profile.explore_actions_max);
+            self.say(format!("{text}{nudge}"));
+            self.next = Next::Ask;
+            return;
+        }
+        self.explored = 0;
+        self.files.extend(writes.clone());
+        self.trial = Some(text.to_owned());
+        if self.tests.is_some() {
+            self.next = Next::Test;
+        } else {
+            self.keep(format!("{text}\nNo tests are known in this repository. Check your change, then use finish."));
+        }
+    }
+
+    fn tested(&mut self, run: &TestRun) {
+        let Some(change) = self.trial.take() else {
+            self.say(words::tests(run, "The tests ran"));
+            self.next = if run.passed && !self.files.is_empty() { Next::Verify } else { Next::Ask };
+            return;
+        };
+        let was_red = self.tests.as_ref().is_some_and(|base| !base.passed);
+        if run.passed && was_red {
+            self.say(format!("{change}\n{}", words::tests(run, "The tests ran")));
+            self.next = Next::Verify;
+            return;
+        }
+        let better = match (run.failed, self.failed_least) {
+            (Some(now), Some(least)) => now < least,
+            _ => false,
+        };
+        if better || run.passed {
+            self.failed_least = run.failed.or(self.failed_least);
+            self.keep(format!("{change}\n{}", words::tests(run, "The edit is kept")));
+        } else {
+            self.attempts.push(Attempt { change, run: run.clone() });
+            self.next = Next::Restore;
+        }
+    }
+
+    /// The files are worth keeping: a later failure goes back to here.
+    fn keep(&mut self, text: String) {
+        self.say(text);
+        self.kept = self.files.clone();
+        self.attempts.clear();
+        self.next = Next::Ask;
+    }
+
+    /// What has to be written to get back to the last state worth keeping; `None` means: as in the base.
+    fn restored(&self) -> Restore {
+        self.files.keys().map(|path| (path.clone(), self.kept.get(path).cloned())).collect()
+    }
+
+    fn retry(&mut self) {
+        self.files = self.kept.clone();
+        if self.attempts.len() >= self.profile.attempts_max {
+            self.next = Next::End(Ending::GaveUp { attempts: self.attempts.len() });
+            return;
+        }
+        self.messages.truncate(self.checkpoint);
+        let from = self.attempts.len().saturating_sub(self.profile.attempts_shown_max);
+        let shown: Vec<(&str, &TestRun)> = self.attempts[from..].iter().map(|a| (a.change.as_str(), &a.run)).collect();
+        self.say(words::retry(&shown));
+        self.next = Next::Ask;
+    }
+
+    fn verified(&mut self, report: &Report) {
+        if report.passed() {
+            self.next = Next::End(if report.proven() { Ending::Verified } else { Ending::Unverified });
+        } else {
+            self.refused(&report.complaint());
+        }
+    }
+}

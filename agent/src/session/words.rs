@@ -1,0 +1,77 @@
+//! What is the model told? The harness's side of the conversation, in one place.
+
+use crate::tests_run::TestRun;
+
+/// Paths shown in the opening message.
+const FILES_SHOWN_MAX: usize = 60;
+const REFUSAL: &str = "That reply was not carried out: ";
+
+/// The task and everything known before the first word.
+pub fn opening(task: &str, files: &[String], memory: Option<&str>, tests: Option<&TestRun>) -> String {
+    let mut text = format!("Task: {}\n\nFiles in the repository", task.trim());
+    if files.len() > FILES_SHOWN_MAX {
+        text += &format!(" (the first {FILES_SHOWN_MAX} of {})", files.len());
+    }
+    text += ":\n";
+    for file in files.iter().take(FILES_SHOWN_MAX) {
+        text += file;
+        text.push('\n');
+    }
+    if let Some(memory) = memory {
+        text += &format!("\nNotes of the project:\n{}\n", memory.trim());
+    }
+    match tests {
+        Some(run) => text += &format!("\n{}", self::tests(run, "The tests ran before any change")),
+        None => text += "\nNo test command is known for this repository.",
+    }
+    text
+}
+
+/// A run of the tests, as data.
+pub fn tests(run: &TestRun, what: &str) -> String {
+    let result = if run.passed { "they pass" } else { "they fail" };
+    let mut text = format!("{what}: `{}`, {result} ({}).", run.command, run.summary());
+    if !run.passed {
+        text += &format!("\n```\n{}\n```", run.output.trim());
+    }
+    text
+}
+
+/// A reply that was not carried out.
+pub fn refusal(why: &str, tests: Option<&TestRun>) -> String {
+    let mut text = format!("{REFUSAL}{why}");
+    // An edit that changes nothing is answered with the failure itself: it is what the model overlooked.
+    if let Some(run) = tests.filter(|run| !run.passed && why.contains("changes nothing")) {
+        text += &format!("\nThe failure is still:\n```\n{}\n```", run.output.trim());
+    }
+    text
+}
+
+/// Was this message written by [`refusal`]?
+pub fn is_refusal(text: &str) -> bool {
+    text.starts_with(REFUSAL)
+}
+
+/// A push for a model that looks and looks.
+pub fn nudge(seen_before: usize, explored: usize, explore_actions_max: usize) -> &'static str {
+    if seen_before > 0 {
+        "\nYou have already done exactly this. Use another action, or write the edit now."
+    } else if explored >= explore_actions_max {
+        "\nYou have looked enough. Write the edit now: a line `edit_file PATH`, then the complete function in a code block."
+    } else {
+        "\nIf you see the wrong line, write `edit_file PATH` and the corrected function in a code block now. If not, look at one more place."
+    }
+}
+
+/// What failed before, after the files went back.
+pub fn retry(attempts: &[(&str, &TestRun)]) -> String {
+    let mut text = String::from("Earlier edits did not help and were taken back; the files are as you read them.\n");
+    for (change, run) in attempts {
+        text += &format!("\nThis edit was wrong:\n{change}\nIts tests: {}.\n", run.summary());
+    }
+    if let Some((_, run)) = attempts.last() {
+        text += &format!("The last failure:\n```\n{}\n```\n", run.output.trim());
+    }
+    text += "Think about why the failing case gives the wrong result, then write a different edit.";
+    text
+}

@@ -1,0 +1,154 @@
+//! What did the tests say? The command, how it ended, and how many failed.
+
+use crate::text::sanitize;
+use crate::workspace::{Ended, Ran};
+use serde::{Deserialize, Serialize};
+
+/// The most that a model is shown of one run, in bytes.
+pub const OUTPUT_BYTES_MAX: usize = 3_000;
+
+/// One run of the project's tests.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TestRun {
+    /// As a person would type it.
+    pub command: String,
+    /// Exit status 0.
+    pub passed: bool,
+    /// How it ended, in words: `exit 1`, `killed after 20 s`.
+    pub ended: String,
+    /// How many tests failed, where the output says.
+    pub failed: Option<usize>,
+    /// How many tests ran, where the output says.
+    pub ran: Option<usize>,
+    /// The output, made safe and bounded.
+    pub output: String,
+    /// Wall time.
+    pub millis: u64,
+}
+
+impl TestRun {
+    /// Reads what a command left behind.
+    pub fn read(command: &[String], ran: &Ran) -> Self {
+        let whole = String::from_utf8_lossy(&ran.output);
+        let (failed, count) = counts(&whole);
+        let passed = ran.ended == Ended::Exited(0);
+        Self {
+            command: command.join(" "),
+            passed,
+            ended: match &ran.ended {
+                Ended::Exited(code) => format!("exit {code}"),
+                Ended::Stopped(why) => why.clone(),
+            },
+            failed: if passed { Some(0) } else { failed },
+            ran: count,
+            output: sanitize(&condense(&whole), OUTPUT_BYTES_MAX).text,
+            millis: (ran.seconds * 1000.0) as u64,
+        }
+    }
+
+    /// One line: `exit 1, 2 of 7 failed`.
+    pub fn summary(&self) -> String {
+        match (self.failed, self.ran) {
+            (Some(failed), Some(ran)) if !self.passed => format!("{}, {failed} of {ran} failed", self.ended),
+            (_, Some(ran)) if self.passed => format!("{ran} passed"),
+            _ => self.ended.clone(),
+        }
+    }
+}
+
+/// Keeps what tells a failure apart: long runs of one repeated frame and of passing tests say nothing.
+fn condense(output: &str) -> Vec<u8> {
+    let lines: Vec<&str> = output.lines().collect();
+    let mut kept: Vec<String> = Vec::new();
+    let mut at = 0;
+    while at < lines.len() {
+        // A traceback that repeats its last `period` lines is a recursion: one turn and a count are enough.
+        let repeats = (1..=4).find_map(|period| {
+            let count = (1..).take_while(|n| {
+                let (from, to) = (at + n * period, at + (n + 1) * period);
+                to <= lines.len() && lines[from..to] == lines[at..at + period]
+            });
+            let count = count.count();
+            (count * period >= 6).then_some((period, count))
+        });
+        if let Some((period, count)) = repeats {
+            kept.extend(lines[at..at + period].iter().map(|line| (*line).to_owned()));
+            kept.push(format!("  [the {period} lines above repeated {count} more times]"));
+            at += period * (count + 1);
+            continue;
+        }
+        if !(lines[at].ends_with("... ok") || lines[at].chars().all(|c| "-=~^ ".contains(c))) {
+            kept.push(lines[at].to_owned());
+        }
+        at += 1;
+    }
+    kept.join("\n").into_bytes()
+}
+
+/// `(failed, ran)` from the closing lines of unittest, pytest, cargo test and go test.
+fn counts(output: &str) -> (Option<usize>, Option<usize>) {
+    let number_before = |text: &str, word: &str| -> Option<usize> {
+        let at = text.find(word)?;
+        text[..at].trim_end().rsplit(|c: char| !c.is_ascii_digit()).next()?.parse().ok()
+    };
+    let number_after = |text: &str, word: &str| -> Option<usize> {
+        let rest = &text[text.find(word)? + word.len()..];
+        rest.split(|c: char| !c.is_ascii_digit()).next()?.parse().ok()
+    };
+    for line in output.lines().rev().take(40) {
+        if let Some(ran) = line.strip_prefix("Ran ").and_then(|rest| rest.split(' ').next()?.parse().ok()) {
+            let tail = output.lines().rev().find(|line| line.starts_with("FAILED (") || line.starts_with("OK"));
+            let failed = tail.map(|tail| {
+                number_after(tail, "failures=").unwrap_or(0) + number_after(tail, "errors=").unwrap_or(0)
+            });
+            return (failed, Some(ran));
+        }
+        if line.starts_with("test result:") {
+            let failed = number_before(line, " failed").unwrap_or(0);
+            return (Some(failed), number_before(line, " passed").map(|passed| passed + failed));
+        }
+        if line.starts_with("==") && (line.contains(" passed") || line.contains(" failed") || line.contains(" error")) {
+            let failed = number_before(line, " failed").unwrap_or(0) + number_before(line, " error").unwrap_or(0);
+            return (Some(failed), Some(failed + number_before(line, " passed").unwrap_or(0)));
+        }
+    }
+    let gone = output.lines().filter(|line| line.trim_start().starts_with("--- FAIL")).count();
+    ((gone > 0).then_some(gone), None)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(output: &str, expected: (Option<usize>, Option<usize>)) {
+        assert_eq!(counts(output), expected, "{output}");
+    }
+
+    #[test]
+    fn the_closing_lines_of_four_runners_are_read() {
+        check("Ran 3 tests in 0.001s\n\nFAILED (failures=1, errors=1)\n", (Some(2), Some(3)));
+        check("Ran 3 tests in 0.001s\n\nOK\n", (Some(0), Some(3)));
+        check("====== 2 failed, 5 passed in 0.12s ======\n", (Some(2), Some(7)));
+        check("test result: FAILED. 6 passed; 1 failed; 0 ignored; 0 measured\n", (Some(1), Some(7)));
+        check("--- FAIL: TestA (0.00s)\n--- FAIL: TestB (0.00s)\nFAIL\n", (Some(2), None));
+        check("Segmentation fault\n", (None, None));
+    }
+
+    #[test]
+    fn a_recursion_is_shown_once_with_its_count() {
+        let frame = "  File \"gcd.py\", line 5, in gcd\n    return gcd(a % b, b)\n";
+        let text = format!("Traceback\n{}RecursionError: depth", frame.repeat(50));
+        let short = String::from_utf8(condense(&text)).unwrap();
+        assert_eq!(short.matches("return gcd").count(), 1, "{short}");
+        assert!(short.contains("repeated 49 more times") && short.ends_with("RecursionError: depth"), "{short}");
+    }
+
+    #[test]
+    fn a_run_that_was_killed_has_not_passed() {
+        let ran = Ran { ended: Ended::Stopped("killed after 20 s".into()), output: b"...".to_vec(), seconds: 20.0 };
+        let run = TestRun::read(&["python3".into()], &ran);
+        assert!(!run.passed);
+        assert_eq!(run.summary(), "killed after 20 s");
+    }
+}

@@ -1,0 +1,304 @@
+//! What does an action do? Each cleared call becomes a text for the model and the files it wrote.
+//!
+//! All text that comes back is hostile: bounded, stripped of control characters, and shown as data.
+
+use crate::action::Call;
+use crate::code::Code;
+use crate::edit;
+use crate::gate::{Action, Cleared};
+use crate::session::Files;
+use crate::text::sanitize;
+use crate::verify::{self, own_changes};
+use crate::workspace::{Change, Command, Ended, Workspace, WorkspaceError};
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+/// The most of a file that one read shows, in bytes.
+pub const READ_BYTES_MAX: usize = 6_000;
+/// The most of a command's output that is shown, in bytes.
+pub const OUTPUT_BYTES_MAX: usize = 3_000;
+const LIST_ENTRIES_MAX: usize = 100;
+const CALLS_MAX: usize = 8;
+const FOUND_MAX: usize = 4;
+const FOUND_BYTES_MAX: usize = 1_200;
+const GREP_LINES_MAX: usize = 30;
+const GREP_FILE_BYTES_MAX: usize = 2 * 1024 * 1024;
+const COMMAND_SECONDS_MAX: u64 = 60;
+const RESOLVE_FILES_MAX: usize = 2_000;
+
+/// What an action led to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Outcome {
+    /// It ran: what the model is told, and the files that it wrote.
+    Done {
+        /// For the model.
+        text: String,
+        /// Path to new text.
+        writes: Files,
+    },
+    /// It could not: the reply is taken back, and this is the reason.
+    Refused(String),
+}
+
+impl Outcome {
+    fn said(text: String) -> Self {
+        Self::Done { text, writes: Files::new() }
+    }
+}
+
+/// The hands of the agent: a box and an index.
+pub struct Tools<'a> {
+    /// The copy-on-write view.
+    pub workspace: &'a mut dyn Workspace,
+    /// The index.
+    pub code: &'a dyn Code,
+    /// Files that the session has looked at, newest first.
+    pub recent: Vec<String>,
+}
+
+impl Tools<'_> {
+    /// Names the file of an edit that names none, by the functions in its block. Before the gate, so that it judges a path.
+    pub fn resolve(&self, call: Call) -> Result<Call, String> {
+        let Call::EditFile { path: None, text } = call else { return Ok(call) };
+        let walked = self.workspace.walk().unwrap_or_default();
+        let candidates = self.recent.iter().chain(walked.iter().take(RESOLVE_FILES_MAX));
+        for path in candidates {
+            let theirs = self.code.outline(path, text.as_bytes());
+            if theirs.is_empty() {
+                continue;
+            }
+            let Ok(bytes) = self.workspace.read(path) else { continue };
+            let ours = self.code.outline(path, &bytes);
+            if theirs.iter().any(|new| ours.iter().any(|old| old.name == new.name)) {
+                return Ok(Call::EditFile { path: Some(path.clone()), text });
+            }
+        }
+        Err("your code block does not say which file it belongs to. Write a line `edit_file PATH` before it".into())
+    }
+
+    /// Does what the gate has cleared.
+    ///
+    /// # Errors
+    /// Only when the box itself fails or the session is cancelled; everything else is an answer for the model.
+    pub fn execute(&mut self, cleared: &Cleared<Action>, call: &Call, cancel: &AtomicBool) -> Result<Outcome, WorkspaceError> {
+        let call = &judged(call, cleared.action());
+        let outcome = match call {
+            Call::ListDir { path } => self.list_dir(path),
+            Call::ReadFile { path, start, end } => self.read_file(path, *start, *end),
+            Call::Search { query } => Ok(self.search(query)),
+            Call::Grep { pattern, path } => self.grep(pattern, path.as_deref()),
+            Call::EditFile { path, text } => self.edit_file(path.as_deref().unwrap_or_default(), text),
+            Call::WriteFile { path, text } => self.write_file(path, text),
+            Call::RunCommand { command } => self.run_command(command, cancel),
+            Call::RunTests | Call::Finish { .. } => Ok(Outcome::said(String::new())),
+        };
+        match outcome {
+            Err(error @ (WorkspaceError::NotFound { .. } | WorkspaceError::Unusable { .. })) => {
+                Ok(Outcome::Refused(format!("{error}{}", self.near(call))))
+            }
+            other => other,
+        }
+    }
+
+    fn list_dir(&self, path: &str) -> Result<Outcome, WorkspaceError> {
+        let entries = self.workspace.list(path)?;
+        let mut text = format!("Entries of {path}:\n");
+        for entry in entries.iter().take(LIST_ENTRIES_MAX) {
+            text += &format!("{}{}\n", entry.name, if entry.directory { "/" } else { "" });
+        }
+        if entries.len() > LIST_ENTRIES_MAX {
+            text += &format!("and {} more\n", entries.len() - LIST_ENTRIES_MAX);
+        }
+        Ok(Outcome::said(clean(&text, READ_BYTES_MAX)))
+    }
+
+    fn read_file(&self, path: &str, start: Option<usize>, end: Option<usize>) -> Result<Outcome, WorkspaceError> {
+        let bytes = self.workspace.read(path)?;
+        if bytes.iter().take(8192).any(|byte| *byte == 0) {
+            return Ok(Outcome::Refused(format!("{path} is a binary file of {} bytes; it cannot be read as text", bytes.len())));
+        }
+        let text = String::from_utf8_lossy(&bytes);
+        let total = text.lines().count();
+        let first = start.unwrap_or(1).max(1);
+        if first > total.max(1) {
+            return Ok(Outcome::Refused(format!("{path} has {total} lines; line {first} does not exist")));
+        }
+        let mut last = end.unwrap_or(total).clamp(first, total.max(first));
+        let mut shown = String::new();
+        for (at, line) in text.lines().enumerate().skip(first - 1).take(last + 1 - first) {
+            if shown.len() + line.len() > READ_BYTES_MAX {
+                last = at;
+                break;
+            }
+            shown += line;
+            shown.push('\n');
+        }
+        let more = if last < total { format!(" Read on with \"start\": {}.", last + 1) } else { String::new() };
+        let lossy = if matches!(text, std::borrow::Cow::Owned(_)) { " It is not UTF-8; bad bytes are shown as �." } else { "" };
+        let shown = clean(&shown, READ_BYTES_MAX + 1024);
+        let calls = self.calls(path, &shown);
+        Ok(Outcome::said(format!("{path}, lines {first} to {last} of {total}:{lossy}\n```\n{}\n```{more}{calls}", shown.trim_end())))
+    }
+
+    /// The functions that some code calls and another file defines: where to look next.
+    fn calls(&self, path: &str, shown: &str) -> String {
+        let mut names: Vec<&str> = Vec::new();
+        for (at, _) in shown.match_indices('(') {
+            let name = shown[..at].rsplit(|c: char| !(c.is_alphanumeric() || c == '_')).next().unwrap_or_default();
+            if name.len() > 2 && !names.contains(&name) {
+                names.push(name);
+            }
+        }
+        let places: Vec<String> = names
+            .into_iter()
+            .filter_map(|name| match self.code.defined(name).as_slice() {
+                [(other, _)] if other != path => Some(format!("{name} in {other}")),
+                _ => None,
+            })
+            .take(CALLS_MAX)
+            .collect();
+        if places.is_empty() { String::new() } else { format!("\nCalled here and defined elsewhere: {}.", places.join(", ")) }
+    }
+
+    fn search(&self, query: &str) -> Outcome {
+        match self.code.search(query, FOUND_MAX) {
+            Err(why) => Outcome::Refused(why),
+            Ok(found) if found.is_empty() => Outcome::said(format!("Nothing found for `{}`. Try grep with one name.", clean(query, 200))),
+            Ok(found) => {
+                let mut text = format!("Found for `{}`:", clean(query, 200));
+                for hit in &found {
+                    let symbol = hit.symbol.as_deref().map(|name| format!(" ({name})")).unwrap_or_default();
+                    let body = clean(&hit.text, FOUND_BYTES_MAX);
+                    text += &format!("\n{}, lines {} to {}{symbol}:\n```\n{}\n```", hit.path, hit.lines.0, hit.lines.1, body.trim_end());
+                }
+                Outcome::said(text)
+            }
+        }
+    }
+
+    fn grep(&self, pattern: &str, within: Option<&str>) -> Result<Outcome, WorkspaceError> {
+        let within = within.map(|path| path.trim_start_matches("./").trim_matches('/')).filter(|path| !path.is_empty() && *path != ".");
+        let inside = |path: &String| within.is_none_or(|dir| path == dir || path.strip_prefix(dir).is_some_and(|rest| rest.starts_with('/')));
+        let paths: Vec<String> = self.workspace.walk()?.into_iter().filter(inside).collect();
+        let mut files = paths.into_iter().filter_map(|path| {
+            let bytes = self.workspace.read(&path).ok()?;
+            let text = bytes.len() <= GREP_FILE_BYTES_MAX && !bytes.iter().take(8192).any(|byte| *byte == 0);
+            text.then_some((path, bytes))
+        });
+        let matches = match self.code.grep(pattern, &mut files, GREP_LINES_MAX) {
+            Ok(matches) => matches,
+            Err(why) => return Ok(Outcome::Refused(why)),
+        };
+        if matches.lines.is_empty() {
+            return Ok(Outcome::said(format!("No line matches `{}`.", clean(pattern, 200))));
+        }
+        let mut text = String::new();
+        for (path, line, found) in &matches.lines {
+            text += &format!("{path}:{line}: {}\n", found.trim_end());
+        }
+        if matches.truncated {
+            text += "and more; narrow the pattern\n";
+        }
+        let note = matches.note.map(|note| format!("{note}\n")).unwrap_or_default();
+        Ok(Outcome::said(format!("Lines that match `{}`:\n{note}```\n{}```", clean(pattern, 200), clean(&text, OUTPUT_BYTES_MAX))))
+    }
+
+    fn edit_file(&mut self, path: &str, block: &str) -> Result<Outcome, WorkspaceError> {
+        let bytes = self.workspace.read(path)?;
+        // A model that has not seen a file invents what is in it.
+        if !self.recent.iter().any(|seen| seen == path) {
+            return Ok(Outcome::Refused(format!("{path} must be read before it is edited. Use read_file on it, or grep for the function that the failing test calls")));
+        }
+        let Ok(old) = String::from_utf8(bytes) else {
+            return Ok(Outcome::Refused(format!("{path} is not UTF-8 text; it cannot be edited")));
+        };
+        match edit::splice(path, &old, block, self.code) {
+            Err(error) => Ok(Outcome::Refused(error.to_string())),
+            Ok(new) => self.put(path, Some(old), new),
+        }
+    }
+
+    fn write_file(&mut self, path: &str, text: &str) -> Result<Outcome, WorkspaceError> {
+        match self.workspace.read(path) {
+            Err(WorkspaceError::NotFound { .. }) => self.put(path, None, text.to_owned()),
+            Err(error) => Err(error),
+            Ok(_) => Ok(Outcome::Refused(format!("{path} exists already; use edit_file to change it"))),
+        }
+    }
+
+    fn put(&mut self, path: &str, old: Option<String>, new: String) -> Result<Outcome, WorkspaceError> {
+        self.workspace.write(path, new.as_bytes())?;
+        let change = Change { path: path.into(), before: old.map(String::into_bytes), after: Some(new.clone().into_bytes()) };
+        let text = format!("You changed {path}:\n```diff\n{}```", clean(&hunks(&verify::diff(&change)), OUTPUT_BYTES_MAX));
+        Ok(Outcome::Done { text, writes: Files::from([(path.to_owned(), new)]) })
+    }
+
+    fn run_command(&mut self, command: &str, cancel: &AtomicBool) -> Result<Outcome, WorkspaceError> {
+        let before = own_changes(self.workspace)?;
+        let argv = vec!["/bin/sh".into(), "-c".into(), command.to_owned()];
+        let ran = self.workspace.run(&Command { argv, seconds_max: Duration::from_secs(COMMAND_SECONDS_MAX) }, cancel)?;
+        let ended = match &ran.ended {
+            Ended::Exited(code) => format!("exit {code}"),
+            Ended::Stopped(why) => why.clone(),
+        };
+        let output = sanitize(&ran.output, OUTPUT_BYTES_MAX).text;
+        let text = format!("`{}` ended with {ended}:\n```\n{}\n```", clean(command, 400), output.trim_end());
+        let writes = own_changes(self.workspace)?
+            .into_iter()
+            .filter(|change| !before.contains(change))
+            .filter_map(|change| Some((change.path, String::from_utf8(change.after?).ok()?)))
+            .collect();
+        Ok(Outcome::Done { text, writes })
+    }
+
+    /// For a path that does not exist: the path that was probably meant.
+    fn near(&self, call: &Call) -> String {
+        let (Call::ReadFile { path, .. } | Call::EditFile { path: Some(path), .. } | Call::ListDir { path }) = call else {
+            return String::new();
+        };
+        let name = path.rsplit('/').next().unwrap_or(path);
+        let walked = self.workspace.walk().unwrap_or_default();
+        let same = walked.iter().find(|file| file.rsplit('/').next() == Some(name) && *file != path);
+        same.map(|file| format!(". There is {file}")).unwrap_or_default()
+    }
+}
+
+/// What the gate is asked about.
+pub fn action(call: &Call) -> Action {
+    match call.clone() {
+        Call::ListDir { path } => Action::ListDir { path },
+        Call::ReadFile { path, .. } => Action::ReadFile { path },
+        Call::Search { query } => Action::Search { query },
+        Call::Grep { pattern, path } => Action::Grep { pattern, path: path.unwrap_or_else(|| ".".into()) },
+        Call::EditFile { path, .. } => Action::EditFile { path: path.unwrap_or_default() },
+        Call::WriteFile { path, .. } => Action::WriteFile { path },
+        Call::RunCommand { command } => Action::RunCommand { command },
+        Call::RunTests => Action::RunTests,
+        Call::Finish { .. } => Action::Finish,
+    }
+}
+
+/// The call with the paths as the gate judged them: what was judged is what runs.
+fn judged(call: &Call, action: &Action) -> Call {
+    let mut call = call.clone();
+    match (&mut call, action) {
+        (Call::ListDir { path } | Call::ReadFile { path, .. } | Call::WriteFile { path, .. }, action) => {
+            if let Action::ListDir { path: normal } | Action::ReadFile { path: normal } | Action::WriteFile { path: normal } = action {
+                path.clone_from(normal);
+            }
+        }
+        (Call::EditFile { path, .. }, Action::EditFile { path: normal }) => *path = Some(normal.clone()),
+        (Call::Grep { path, .. }, Action::Grep { path: normal, .. }) => *path = Some(normal.clone()),
+        _ => {}
+    }
+    call
+}
+
+fn clean(text: &str, bytes_max: usize) -> String {
+    sanitize(text.as_bytes(), bytes_max).text
+}
+
+/// A diff without its file header: the path was said already.
+fn hunks(diff: &str) -> String {
+    diff.split_inclusive('\n').filter(|line| !line.starts_with("--- ") && !line.starts_with("+++ ")).collect()
+}

@@ -1,0 +1,200 @@
+//! What was typed? The command line as clap reads it; what it means is decided where it is used.
+
+use clap::{Args, Parser, Subcommand};
+use std::path::PathBuf;
+
+const ABOUT: &str = "A coding agent that needs nothing from outside the building";
+
+const EXIT_CODES: &str = "\
+Exit codes:
+  0    done; for `run`: the change was verified by the project's tests in a fresh box
+  1    not solved: gave_up, stuck or budget_exhausted
+  2    the command line was not understood
+  3    something on this host is missing: a model, a runtime, rights, a network
+  4    a policy or configuration file does not load; nothing was started
+  5    unverified: there is a change, and no test to prove it with
+  6    failed: the model, the server, the box or the log failed
+  130  cancelled by Ctrl-C
+
+Everything Cloister keeps is in $CLOISTER_HOME (default: ~/.cloister).";
+
+/// The command line.
+#[derive(Debug, Parser)]
+#[command(name = "cloister", version, about = ABOUT, after_help = EXIT_CODES, arg_required_else_help = true)]
+pub struct Cli {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// What to do.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Work on a task in a repository until the tests prove it
+    #[command(after_help = EXIT_CODES)]
+    Run(Run),
+    /// Serve the model on 127.0.0.1 with the OpenAI chat API
+    Serve(Serve),
+    /// Build or refresh the index of a directory
+    Index(IndexDir),
+    /// Find code by words, by name or by meaning
+    Search(Search),
+    /// The model weights on this host
+    #[command(subcommand)]
+    Models(Models),
+    /// Sessions of the past, from their logs
+    #[command(subcommand)]
+    Sessions(Sessions),
+    /// Say what works on this host, what does not, and what to do about it
+    Doctor,
+}
+
+/// `cloister run`
+#[derive(Debug, Args)]
+pub struct Run {
+    /// What to do, in words; `-` reads it from standard input
+    pub task: String,
+    /// The repository to work on; it is only read unless --apply is given
+    #[arg(long, value_name = "DIR", default_value = ".")]
+    pub repo: PathBuf,
+    /// Write the change into the repository when it is verified
+    #[arg(long)]
+    pub apply: bool,
+    /// Print events as JSON, one object a line, instead of text
+    #[arg(long)]
+    pub json: bool,
+    /// A model by name or a .gguf file; see `cloister models list`
+    #[arg(long, value_name = "NAME", conflicts_with = "url")]
+    pub model: Option<String>,
+    /// Use a model behind an OpenAI-compatible server, for example http://127.0.0.1:8080/v1
+    #[arg(long, value_name = "URL")]
+    pub url: Option<String>,
+    /// The policy of the gate, instead of the built-in one
+    #[arg(long, value_name = "FILE")]
+    pub policy: Option<PathBuf>,
+    /// How to prove the work: test command, seconds, protected files; default: .cloister/verify.toml, else detected
+    #[arg(long, value_name = "FILE")]
+    pub verify: Option<PathBuf>,
+    /// Stop after this many seconds
+    #[arg(long, value_name = "SECONDS", default_value_t = 1_800)]
+    pub seconds: u64,
+    /// Stop after this many tokens computed or generated
+    #[arg(long, value_name = "TOKENS", default_value_t = 200_000)]
+    pub tokens: u64,
+    /// Stop after this many actions
+    #[arg(long, value_name = "ACTIONS", default_value_t = 100)]
+    pub actions: u64,
+}
+
+/// `cloister serve`
+#[derive(Debug, Args)]
+pub struct Serve {
+    /// A model by name or a .gguf file
+    #[arg(long, value_name = "NAME")]
+    pub model: Option<String>,
+    /// Address and port; only loopback addresses are accepted
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8137")]
+    pub listen: std::net::SocketAddr,
+}
+
+/// `cloister index`
+#[derive(Debug, Args)]
+pub struct IndexDir {
+    /// The directory to index
+    #[arg(default_value = ".")]
+    pub dir: PathBuf,
+    /// Leave out the embedding model: words and names only
+    #[arg(long)]
+    pub no_vectors: bool,
+}
+
+/// `cloister search`
+#[derive(Debug, Args)]
+pub struct Search {
+    /// What to look for
+    #[arg(required = true)]
+    pub words: Vec<String>,
+    /// The indexed directory
+    #[arg(long, value_name = "DIR", default_value = ".")]
+    pub repo: PathBuf,
+    /// The most results
+    #[arg(long, default_value_t = 8)]
+    pub limit: usize,
+    /// Print results as JSON, one object a line
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `cloister models`
+#[derive(Debug, Subcommand)]
+pub enum Models {
+    /// What is in the catalogue and on this host
+    List,
+    /// Fetch models from their sources, resumable, checked by sha256 (default: the chat and the embedding model)
+    Pull {
+        /// Names from the catalogue
+        names: Vec<String>,
+    },
+    /// Hash every byte again
+    Verify {
+        /// A name; default: everything on this host
+        name: Option<String>,
+    },
+    /// Take in weights from a disk: a .gguf file, or a directory with the files of a catalogue model
+    Import {
+        /// The file or directory
+        path: PathBuf,
+        /// The name to give it; a name of the catalogue is checked against its hashes
+        name: String,
+    },
+    /// Remove a model from this host
+    Rm {
+        /// The name
+        name: String,
+    },
+}
+
+/// `cloister sessions`
+#[derive(Debug, Subcommand)]
+pub enum Sessions {
+    /// All sessions, newest first
+    List,
+    /// One session as a story
+    Show {
+        /// The session
+        id: String,
+        /// The raw records instead
+        #[arg(long)]
+        json: bool,
+    },
+    /// Go on with a session in a fresh box; no permission of the earlier one is kept
+    Resume {
+        /// The session
+        id: String,
+        /// Write the change into the repository when it is verified
+        #[arg(long)]
+        apply: bool,
+        /// Stop after this many seconds
+        #[arg(long, value_name = "SECONDS", default_value_t = 1_800)]
+        seconds: u64,
+    },
+    /// Check the hash chain of a session's log
+    Verify {
+        /// The session
+        id: String,
+        /// The head that was printed at its end (COUNT:MAC); with it, truncation is noticed too
+        #[arg(long, value_name = "HEAD")]
+        head: Option<String>,
+    },
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Cli::command().debug_assert();
+    }
+}

@@ -1,0 +1,110 @@
+//! Where is it done? A sandbox behind the agent's [`Workspace`] trait.
+
+use agent::Workspace;
+use agent::workspace::{Change, Command, Ended, Entry, Ran, WorkspaceError};
+use sandbox::{BoxSpec, Ending, Job, Kind, Limits, RunError, Sandbox, ViewError};
+use std::sync::atomic::AtomicBool;
+
+/// One box over the repository.
+pub struct Boxed {
+    spec: BoxSpec,
+    sandbox: Sandbox,
+}
+
+impl Boxed {
+    /// Opens a box.
+    pub fn open(spec: BoxSpec) -> Result<Self, sandbox::OpenError> {
+        Ok(Self { sandbox: Sandbox::open(spec.clone())?, spec })
+    }
+
+    /// The runtime and how it is used, for the first line of a run.
+    pub fn footing(&self) -> String {
+        self.sandbox.footing().to_string()
+    }
+
+    /// What differs from the repository, as the sandbox tells it: what `apply` takes.
+    pub fn typed_changes(&self, wanted: &[Change]) -> Result<Vec<sandbox::Change>, ViewError> {
+        self.sandbox.view().changes(|path| wanted.iter().any(|change| path.as_path() == std::path::Path::new(&change.path)))
+    }
+}
+
+impl Workspace for Boxed {
+    fn read(&self, path: &str) -> Result<Vec<u8>, WorkspaceError> {
+        self.sandbox.view().read(path).map_err(|error| told(path, error))
+    }
+
+    fn write(&mut self, path: &str, bytes: &[u8]) -> Result<(), WorkspaceError> {
+        self.sandbox.view().write(path, bytes).map_err(|error| told(path, error))
+    }
+
+    fn remove(&mut self, path: &str) -> Result<(), WorkspaceError> {
+        self.sandbox.view().remove(path).map_err(|error| told(path, error))
+    }
+
+    fn revert(&mut self, path: &str) -> Result<(), WorkspaceError> {
+        let changed = self.sandbox.view().changes(|at| at.as_path() == std::path::Path::new(path));
+        let changed = changed.map_err(|error| told(path, error))?;
+        match changed.into_iter().find(|change| change.path == std::path::Path::new(path)) {
+            None => Ok(()),
+            Some(sandbox::Change { before: Some(bytes), .. }) => self.write(path, &bytes),
+            Some(_) => self.remove(path),
+        }
+    }
+
+    fn list(&self, dir: &str) -> Result<Vec<Entry>, WorkspaceError> {
+        let entries = self.sandbox.view().list(dir).map_err(|error| told(dir, error))?;
+        let entry = |entry: sandbox::Entry| Entry {
+            name: entry.path.file_name().unwrap_or_default().to_string_lossy().into_owned(),
+            directory: entry.kind == Kind::Dir,
+        };
+        Ok(entries.into_iter().map(entry).filter(|entry| entry.name != ".git").collect())
+    }
+
+    fn walk(&self) -> Result<Vec<String>, WorkspaceError> {
+        let keep = |entry: &sandbox::Entry| entry.path.file_name().is_none_or(|name| name != ".git" && name != "__pycache__");
+        let entries = self.sandbox.view().walk(keep).map_err(|error| told(".", error))?;
+        let files = entries.into_iter().filter(|entry| entry.kind == Kind::File);
+        let mut files: Vec<String> = files.filter_map(|entry| entry.path.into_os_string().into_string().ok()).collect();
+        files.sort();
+        Ok(files)
+    }
+
+    fn run(&mut self, command: &Command, cancel: &AtomicBool) -> Result<Ran, WorkspaceError> {
+        let limits = Limits { seconds_max: command.seconds_max.as_secs_f64(), ..self.spec.limits.clone() };
+        let job = Job { limits: Some(limits.clone()), ..Job::new(command.argv.clone()) };
+        let outcome = self.sandbox.run(&job, cancel).map_err(|error: RunError| WorkspaceError::Failed(error.to_string()))?;
+        let ended = match outcome.ending {
+            Ending::Exited(code) => Ended::Exited(i32::from(code)),
+            Ending::Signalled(signal) => Ended::Stopped(format!("killed by signal {signal}")),
+            Ending::DeadlineExceeded => Ended::Stopped(format!("killed: still running after {} s", limits.seconds_max)),
+            Ending::OutputLimit => Ended::Stopped(format!("killed: more than {} bytes of output", limits.output_bytes_max)),
+            Ending::DiskLimit => Ended::Stopped(format!("killed: wrote more than {} bytes", limits.upper_bytes_max)),
+            Ending::OutOfMemory => Ended::Stopped(format!("killed: more than {} bytes of memory", limits.memory_bytes_max)),
+            Ending::Cancelled => return Err(WorkspaceError::Cancelled),
+        };
+        Ok(Ran { ended, output: outcome.stdout, seconds: outcome.seconds })
+    }
+
+    fn changes(&self) -> Result<Vec<Change>, WorkspaceError> {
+        let changes = self.sandbox.view().changes(|_| true).map_err(|error| told(".", error))?;
+        let change = |change: sandbox::Change| {
+            Some(Change { path: change.path.into_os_string().into_string().ok()?, before: change.before, after: change.after })
+        };
+        Ok(changes.into_iter().filter_map(change).collect())
+    }
+
+    fn fresh(&self) -> Result<Box<dyn Workspace>, WorkspaceError> {
+        let fresh = Self::open(self.spec.clone()).map_err(|error| WorkspaceError::Failed(error.to_string()))?;
+        Ok(Box::new(fresh))
+    }
+}
+
+fn told(path: &str, error: ViewError) -> WorkspaceError {
+    let path = path.to_owned();
+    match error {
+        ViewError::NotFound(_) => WorkspaceError::NotFound { path },
+        ViewError::IsDirectory(_) => WorkspaceError::Unusable { path, why: "is a directory; use list_dir".into() },
+        ViewError::NotDirectory(_) => WorkspaceError::Unusable { path, why: "is not a directory; use read_file".into() },
+        error => WorkspaceError::Unusable { path, why: error.to_string() },
+    }
+}

@@ -1,0 +1,56 @@
+//! What works on this host, what does not, and what is there to do about it?
+
+use crate::exit::{Exit, Fatal};
+use crate::state::State;
+use sandbox::State as Health;
+
+/// `cloister doctor`
+pub fn doctor() -> Result<Exit, Fatal> {
+    let state = State::open()?;
+    let mut broken = false;
+    println!("home      {}", state.home.path().display());
+    for entry in state.store()?.list()? {
+        let told = if entry.present { "here".to_owned() } else { format!("not here; `cloister models pull {}`", entry.name) };
+        println!("model     {}: {told}", entry.name);
+    }
+    println!("processor {}", processor());
+    let probe = sandbox::probe(&state.boxes(), None);
+    for (runtime, version) in &probe.runtimes {
+        println!("runtime   {}: {}", runtime.path().display(), version.as_deref().unwrap_or("says no version"));
+    }
+    for attempt in &probe.attempts {
+        println!("box       does not work: {attempt}");
+    }
+    for finding in &probe.findings {
+        let mark = match finding.state {
+            Health::Good => "ok",
+            Health::Weak => "weak",
+            Health::Broken => "BROKEN",
+        };
+        broken |= finding.state == Health::Broken;
+        println!("box       {mark}: {}: {}", finding.what, finding.told);
+        if !finding.remedy.is_empty() {
+            println!("          what to do: {}", finding.remedy);
+        }
+    }
+    println!("{}", if broken { "boxes do not work here: `cloister run` will refuse" } else { "this host can run tasks" });
+    Ok(if broken { Exit::Missing } else { Exit::Done })
+}
+
+fn processor() -> String {
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let mut features: Vec<&str> = Vec::new();
+    #[cfg(target_arch = "x86_64")]
+    {
+        for (name, there) in [
+            ("avx2", is_x86_feature_detected!("avx2")),
+            ("avx512f", is_x86_feature_detected!("avx512f")),
+            ("avx512vnni", is_x86_feature_detected!("avx512vnni")),
+        ] {
+            if there {
+                features.push(name);
+            }
+        }
+    }
+    format!("{cores} cores, {}", if features.is_empty() { "no vector extension that helps".into() } else { features.join(", ") })
+}

@@ -1,0 +1,257 @@
+//! How is a task run? The rooms are composed here, once: model, index, box, gate and log around the agent's loop.
+
+use crate::args::Run;
+use crate::boxed::Boxed;
+use crate::events::{self, Stream};
+use crate::exit::{Exit, Fatal};
+use crate::finder::IndexedCode;
+use crate::local::{self, LocalModel};
+use crate::show::Screen;
+use crate::state::{State, cancel_on_ctrl_c, repository};
+use crate::weights;
+use agent::audit::{Key, Log};
+use agent::budget::Budget;
+use agent::drive::{Event, Finished, Loop};
+use agent::gate::Policy;
+use agent::http::HttpModel;
+use agent::plan::Plan;
+use agent::profile::Profile;
+use agent::session::{Ending, Record};
+use agent::{Model, Session, Workspace};
+use models::Role;
+use sandbox::BoxSpec;
+use serde_json::json;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
+
+const HTTP_CONTEXT_TOKENS: usize = 32_768;
+const TASK_BYTES_MAX: u64 = 64 * 1024;
+
+/// `cloister run TASK`
+pub fn run(args: Run) -> Result<Exit, Fatal> {
+    let task = read_task(&args.task)?;
+    let job = Job { args, task, earlier: None };
+    let cancel = cancel_on_ctrl_c()?;
+    let state = State::open()?;
+    job.run(&state, &cancel)
+}
+
+/// A run to be done: a new one, or one that goes on from an earlier session.
+pub struct Job {
+    /// As typed.
+    pub args: Run,
+    /// The task in words.
+    pub task: String,
+    /// The records of the session that this one continues, and its name.
+    pub earlier: Option<(String, Vec<Record>)>,
+}
+
+enum Watcher {
+    Screen(Screen),
+    Stream(Stream),
+}
+
+impl Watcher {
+    fn watch(&mut self, event: &Event<'_>) {
+        match self {
+            Self::Screen(screen) => screen.watch(event),
+            Self::Stream(stream) => stream.watch(event),
+        }
+    }
+}
+
+impl Job {
+    /// Runs it to its end.
+    pub fn run(self, state: &State, cancel: &AtomicBool) -> Result<Exit, Fatal> {
+        let repo = repository(&self.args.repo)?;
+        // Whatever must refuse refuses before anything is loaded or started.
+        let policy = read_policy(self.args.policy.as_deref(), &repo)?;
+        let plan = self.args.verify.as_deref().map(read_plan).transpose()?;
+        for left in sandbox::reap(&state.boxes())? {
+            eprintln!("note: buried box {} that an earlier run left behind", left.id);
+        }
+        sandbox::recover(&state.boxes())?;
+        let id = session_id()?;
+        let spec = BoxSpec { label: id.clone(), ..BoxSpec::new(&repo, state.boxes()) };
+        let hint = "`cloister doctor` says what is missing on this host";
+        let mut boxed = Boxed::open(spec).map_err(|error| Fatal::missing(error, hint))?;
+        let plan = match plan {
+            Some(plan) => Some(plan),
+            None => find_plan(&boxed)?,
+        };
+        let mut model = self.model(state)?;
+        let (code, _) = IndexedCode::open(state, &repo, true, cancel)?;
+        let mut log = self.log(state, &id, &repo, model.name())?;
+        let mut watcher = self.watcher(&id, model.name(), &boxed);
+        let mut session = Session::new(Profile::for_model(model.name()));
+        let budget = Budget {
+            calls_max: self.args.actions,
+            seconds_max: self.args.seconds,
+            model_tokens_max: self.args.tokens,
+            commands_max: self.args.actions,
+            ..Budget::default()
+        };
+        let finished = {
+            let mut on_event = |event: Event<'_>| watcher.watch(&event);
+            let mut driver = Loop {
+                model: model.as_mut(),
+                workspace: &mut boxed,
+                code: &code,
+                policy: &policy,
+                log: &mut log,
+                budget,
+                plan,
+                cancel,
+                on_event: &mut on_event,
+            };
+            self.begin(&mut driver, &mut session)?;
+            driver.run(&mut session)?
+        };
+        self.finish(state, &id, &repo, Over { finished, session, boxed, log, watcher })
+    }
+
+    fn begin(&self, driver: &mut Loop<'_>, session: &mut Session) -> Result<(), Fatal> {
+        let Some((_, records)) = &self.earlier else {
+            return Ok(driver.open(session, &self.task)?);
+        };
+        for record in records {
+            driver.record(session, record)?;
+        }
+        let files = session.files().iter().map(|(path, text)| (path.clone(), Some(text.clone()))).collect();
+        driver.restore(&files)?;
+        Ok(driver.record(session, &Record::Resumed)?)
+    }
+
+    fn model(&self, state: &State) -> Result<Box<dyn Model>, Fatal> {
+        if let Some(url) = &self.args.url {
+            let hint = "start the server, or leave --url out to use the model on this host";
+            let name = HttpModel::first_model(url).map_err(|error| Fatal::missing(error, hint))?;
+            return Ok(Box::new(HttpModel::new(url, &name, HTTP_CONTEXT_TOKENS)));
+        }
+        let weights = weights::resolve(&state.store()?, self.args.model.as_deref(), Role::Chat)?;
+        Ok(Box::new(LocalModel { engine: local::load(&weights)?, name: weights.name }))
+    }
+
+    fn log(&self, state: &State, id: &str, repo: &Path, model: &str) -> Result<Log, Fatal> {
+        let directory = state.sessions().join(id);
+        std::fs::create_dir_all(&directory)?;
+        let key = Key::load_or_create(state.home.path())?;
+        let header = json!({
+            "v": 1, "session": id, "task": self.task, "repo": repo, "model": model, "url": self.args.url,
+            "named_model": self.args.model, "policy": self.args.policy, "verify": self.args.verify,
+            "continues": self.earlier.as_ref().map(|(id, _)| id), "version": env!("CARGO_PKG_VERSION"),
+        });
+        Ok(Log::create(&directory.join("log.jsonl"), key, header)?)
+    }
+
+    fn watcher(&self, id: &str, model: &str, boxed: &Boxed) -> Watcher {
+        if self.args.json {
+            let stream = Stream::new();
+            stream.emit("session", json!({ "session": id, "task": self.task, "model": model, "box": boxed.footing() }));
+            return Watcher::Stream(stream);
+        }
+        println!("session {id}: {model}, box {}", boxed.footing());
+        Watcher::Screen(Screen::new())
+    }
+
+    fn finish(&self, state: &State, id: &str, repo: &Path, over: Over) -> Result<Exit, Fatal> {
+        let Over { finished, session, boxed, mut log, watcher } = over;
+        let head = log.seal()?;
+        let directory = state.sessions().join(id);
+        let diff = finished.report.as_ref().map(|report| report.diff.as_str()).unwrap_or_default();
+        std::fs::write(directory.join("change.diff"), diff)?;
+        let mut exit = Exit::from(&finished.ending);
+        match &watcher {
+            Watcher::Screen(screen) => screen.close(&finished, session.costs()),
+            Watcher::Stream(stream) => stream.emit(
+                "ended",
+                json!({ "ending": finished.ending, "exit": exit as u8, "diff": diff, "costs": events::costs(session.costs()),
+                        "attempts": session.attempts(), "head": head.to_string() }),
+            ),
+        }
+        let applied = match finished.ending {
+            Ending::Verified if self.args.apply => {
+                let changes = boxed.typed_changes(&finished.changes)?;
+                let applied = sandbox::apply(&changes, repo, &state.boxes());
+                let hint = format!("the change is in {}", directory.join("change.diff").display());
+                applied.map_err(|error| Fatal { exit: Exit::Failed, error: error.into(), hint })?;
+                format!("applied to {}", repo.display())
+            }
+            Ending::Verified => format!("not applied; the change is in {}", directory.join("change.diff").display()),
+            _ => "the repository is untouched".into(),
+        };
+        match &watcher {
+            Watcher::Screen(_) => println!("{applied}\nlog: {} records, head {head}", head.count),
+            Watcher::Stream(stream) => stream.emit("closed", json!({ "applied": self.args.apply && exit == Exit::Done })),
+        }
+        if !session.files().is_empty() && finished.report.is_none() && exit == Exit::Done {
+            exit = Exit::Unverified;
+        }
+        Ok(exit)
+    }
+}
+
+struct Over {
+    finished: Finished,
+    session: Session,
+    boxed: Boxed,
+    log: Log,
+    watcher: Watcher,
+}
+
+fn read_task(typed: &str) -> Result<String, Fatal> {
+    let task = if typed == "-" {
+        let mut text = String::new();
+        std::io::Read::read_to_string(&mut std::io::Read::take(std::io::stdin(), TASK_BYTES_MAX), &mut text)?;
+        text
+    } else {
+        typed.to_owned()
+    };
+    if task.trim().is_empty() {
+        let error = anyhow::anyhow!("the task is empty");
+        return Err(Fatal::config(error, "say what to do: cloister run \"make the failing test pass\""));
+    }
+    Ok(task)
+}
+
+/// The administrator's policy (or the built-in one), tightened by the repository's own.
+fn read_policy(administrator: Option<&Path>, repo: &Path) -> Result<Policy, Fatal> {
+    let hint = "no session starts with a policy that does not load; correct the file";
+    let policy = match administrator {
+        None => Policy::builtin(),
+        Some(path) => Policy::parse(&path.display().to_string(), &read(path)?).map_err(|error| Fatal::config(error, hint))?,
+    };
+    let project = repo.join(".cloister/policy.toml");
+    if !project.exists() {
+        return Ok(policy);
+    }
+    policy.tightened(".cloister/policy.toml", &read(&project)?).map_err(|error| Fatal::config(error, hint))
+}
+
+fn read_plan(path: &Path) -> Result<Plan, Fatal> {
+    let hint = "it needs `test = [\"program\", \"argument\"]` and may have `seconds` and `protected`";
+    Plan::parse(&path.display().to_string(), &read(path)?).map_err(|error| Fatal::config(error, hint))
+}
+
+fn find_plan(boxed: &Boxed) -> Result<Option<Plan>, Fatal> {
+    let files = boxed.walk()?;
+    Plan::find(boxed, &files).map_err(|error| Fatal::config(error, "correct the file, or name another with --verify FILE"))
+}
+
+fn read(path: &Path) -> Result<String, Fatal> {
+    std::fs::read_to_string(path)
+        .map_err(|error| Fatal::config(anyhow::anyhow!("{}: {error}", path.display()), "name a file that can be read"))
+}
+
+/// Sorts by time, and two in one second differ.
+fn session_id() -> Result<String, Fatal> {
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH)?.as_secs();
+    let mut random = [0u8; 2];
+    getrandom::fill(&mut random).map_err(|error| anyhow::anyhow!("no randomness: {error}"))?;
+    Ok(format!("{}-{:02x}{:02x}", crate::sessions::stamp(now), random[0], random[1]))
+}
+
+/// A session's directory.
+pub fn directory(state: &State, id: &str) -> PathBuf {
+    state.sessions().join(id)
+}

@@ -1,0 +1,24 @@
+//! How do other programs speak to the model? `cloister serve`: the OpenAI chat API on a loopback address.
+
+use crate::args::Serve;
+use crate::exit::{Exit, Fatal};
+use crate::local;
+use crate::state::{State, cancel_on_ctrl_c};
+use crate::weights;
+use inference::api;
+use models::Role;
+
+/// `cloister serve`
+pub fn serve(args: Serve) -> Result<Exit, Fatal> {
+    let state = State::open()?;
+    let weights = weights::resolve(&state.store()?, args.model.as_deref(), Role::Chat)?;
+    let stop = cancel_on_ctrl_c()?;
+    eprintln!("loading {}", weights.name);
+    let engine = local::load(&weights)?;
+    let backend = api::EngineBackend::new(engine, &weights.name);
+    let name = weights.name.clone();
+    let ready = move |address| eprintln!("serving {name} on http://{address}/v1; Ctrl-C stops");
+    let hint = "choose another loopback address with --listen 127.0.0.1:PORT";
+    api::serve_blocking(args.listen, backend, stop, ready).map_err(|error| Fatal::missing(error, hint))?;
+    Ok(Exit::Done)
+}

@@ -1,0 +1,175 @@
+//! What happened in the past? Sessions are read from their logs and from nothing else.
+
+use crate::args::{Run, Sessions};
+use crate::exit::{Exit, Fatal};
+use crate::run::{Job, directory};
+use crate::show;
+use crate::state::{State, cancel_on_ctrl_c};
+use agent::action::parse;
+use agent::audit::{self, Head, Key};
+use agent::session::Record;
+use serde_json::Value;
+use std::path::PathBuf;
+
+/// `cloister sessions …`
+pub fn sessions(command: Sessions) -> Result<Exit, Fatal> {
+    let state = State::open()?;
+    match command {
+        Sessions::List => list(&state),
+        Sessions::Show { id, json } => show(&state, &id, json),
+        Sessions::Resume { id, apply, seconds } => resume(&state, &id, apply, seconds),
+        Sessions::Verify { id, head } => verify(&state, &id, head.as_deref()),
+    }
+}
+
+fn list(state: &State) -> Result<Exit, Fatal> {
+    let mut names: Vec<String> = match std::fs::read_dir(state.sessions()) {
+        Ok(entries) => entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok()).collect(),
+        Err(_) => Vec::new(),
+    };
+    names.sort();
+    for id in names.iter().rev() {
+        let Ok((header, records)) = read(state, id) else {
+            println!("{id}  unreadable; `cloister sessions verify {id}` says why");
+            continue;
+        };
+        let ending = ending(&records).unwrap_or_else(|| "not ended".into());
+        let task: String = header["task"].as_str().unwrap_or_default().lines().next().unwrap_or_default().chars().take(60).collect();
+        println!("{id}  {ending:<16} {task}");
+    }
+    if names.is_empty() {
+        println!("no sessions yet; start one with `cloister run \"TASK\"`");
+    }
+    Ok(Exit::Done)
+}
+
+fn show(state: &State, id: &str, json: bool) -> Result<Exit, Fatal> {
+    if json {
+        let path = log_path(state, id)?;
+        std::io::copy(&mut std::fs::File::open(path)?, &mut std::io::stdout())?;
+        return Ok(Exit::Done);
+    }
+    let (header, records) = read(state, id)?;
+    println!("session {id}\ntask    {}\nrepo    {}\nmodel   {}\n", text(&header["task"]), text(&header["repo"]), text(&header["model"]));
+    let mut screen = show::Screen::new();
+    for record in &records {
+        if let Record::Replied { text, .. } = record
+            && let Ok(call) = parse(text)
+        {
+            screen.watch(&agent::drive::Event::Recorded(record));
+            println!("      {}", show::describe(&call));
+            continue;
+        }
+        screen.watch(&agent::drive::Event::Recorded(record));
+    }
+    println!("\nending: {}", ending(&records).unwrap_or_else(|| "not ended".into()));
+    if let Ok(diff) = std::fs::read(directory(state, id).join("change.diff")) {
+        println!("\n{}", agent::text::sanitize(&diff, 64 * 1024).text);
+    }
+    Ok(Exit::Done)
+}
+
+fn resume(state: &State, id: &str, apply: bool, seconds: u64) -> Result<Exit, Fatal> {
+    let (header, records) = read(state, id)?;
+    let path = |key: &str| header[key].as_str().map(PathBuf::from);
+    let missing = || anyhow::anyhow!("the log of {id} does not name its repository");
+    let args = Run {
+        task: text(&header["task"]).to_owned(),
+        repo: path("repo").ok_or_else(missing)?,
+        apply,
+        json: false,
+        model: header["named_model"].as_str().map(str::to_owned),
+        url: header["url"].as_str().map(str::to_owned),
+        policy: path("policy"),
+        verify: path("verify"),
+        seconds,
+        tokens: 200_000,
+        actions: 100,
+    };
+    let cancel = cancel_on_ctrl_c()?;
+    println!("resuming {id}: a fresh box, the policy as it is now, none of the earlier grants");
+    Job { task: args.task.clone(), args, earlier: Some((id.to_owned(), records)) }.run(state, &cancel)
+}
+
+fn verify(state: &State, id: &str, head: Option<&str>) -> Result<Exit, Fatal> {
+    let path = log_path(state, id)?;
+    let key = Key::load(state.home.path())?;
+    let head = head.map(str::parse::<Head>).transpose().map_err(|error| Fatal::config(error, "copy it from the end of the run"))?;
+    let report = audit::verify(&path, &key, head.as_ref())?;
+    println!("{} records, {}", report.records, if report.sealed { "sealed" } else { "not sealed" });
+    match report.ending {
+        audit::Ending::Whole => println!("the chain is whole"),
+        audit::Ending::TornTail { bytes } => println!("the chain is whole up to a torn tail of {bytes} bytes, left by a crash"),
+        audit::Ending::Broken { record, why } => {
+            let error = anyhow::anyhow!("the chain is broken at record {record}: {why}");
+            return Err(Fatal { exit: Exit::Failed, error, hint: "somebody or something changed this log after it was written".into() });
+        }
+    }
+    Ok(Exit::Done)
+}
+
+fn read(state: &State, id: &str) -> Result<(Value, Vec<Record>), Fatal> {
+    let mut header = Value::Null;
+    let mut records = Vec::new();
+    for entry in audit::read(&log_path(state, id)?)? {
+        let Ok(entry) = entry else { break };
+        if entry.kind == "header" {
+            header = entry.body;
+        } else if let Ok(record) = serde_json::from_value(entry.body) {
+            records.push(record);
+        }
+    }
+    Ok((header, records))
+}
+
+fn log_path(state: &State, id: &str) -> Result<PathBuf, Fatal> {
+    let plain = !id.is_empty() && id.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-');
+    let path = directory(state, id).join("log.jsonl");
+    if !plain || !path.is_file() {
+        return Err(Fatal::missing(anyhow::anyhow!("there is no session `{id}`"), "`cloister sessions list` shows them"));
+    }
+    Ok(path)
+}
+
+/// The ending by its name, from what the log says last.
+fn ending(records: &[Record]) -> Option<String> {
+    let mut session = agent::Session::new(agent::profile::Profile::for_model(""));
+    for record in records {
+        session.apply(record);
+    }
+    match session.step() {
+        agent::session::Step::End(ending) => Some(ending.name().to_owned()),
+        _ => None,
+    }
+}
+
+fn text(value: &Value) -> &str {
+    value.as_str().unwrap_or("-")
+}
+
+/// `20261130-090412` for seconds since 1970, in UTC. The civil-from-days algorithm is Howard Hinnant's.
+pub fn stamp(seconds: u64) -> String {
+    let (days, rest) = ((seconds / 86_400) as i64, seconds % 86_400);
+    let shifted = days + 719_468;
+    let era = shifted.div_euclid(146_097);
+    let day_of_era = shifted.rem_euclid(146_097);
+    let year_of_era = (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let shifted_month = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * shifted_month + 2) / 5 + 1;
+    let month = if shifted_month < 10 { shifted_month + 3 } else { shifted_month - 9 };
+    let year = year_of_era + era * 400 + i64::from(month <= 2);
+    format!("{year:04}{month:02}{day:02}-{:02}{:02}{:02}", rest / 3_600, rest / 60 % 60, rest % 60)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::stamp;
+
+    #[test]
+    fn seconds_become_a_date() {
+        assert_eq!(stamp(0), "19700101-000000");
+        assert_eq!(stamp(951_827_696), "20000229-123456");
+        assert_eq!(stamp(1_796_028_973), "20261130-085613");
+    }
+}

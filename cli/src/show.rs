@@ -1,0 +1,166 @@
+//! What does a person see of a session? Short lines as it happens; at the end the diff, the ending and the costs.
+
+use agent::Call;
+use agent::drive::{Event, Finished};
+use agent::gate::Verdict;
+use agent::model::Usage;
+use agent::session::{Ending, Record};
+use std::io::{IsTerminal, Write};
+
+const TALK_CHARS_MAX: usize = 300;
+const DIFF_BYTES_MAX: usize = 64 * 1024;
+
+/// Prints to standard output.
+pub struct Screen {
+    turn: usize,
+    color: bool,
+}
+
+impl Screen {
+    /// Colour only where a person looks.
+    pub fn new() -> Self {
+        let color = std::io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none();
+        Self { turn: 0, color }
+    }
+
+    /// One event of the loop.
+    pub fn watch(&mut self, event: &Event<'_>) {
+        match event {
+            Event::Speaking(_) => {}
+            Event::Judged(call, judgement) => {
+                let verdict = match judgement.verdict {
+                    Verdict::Allow => self.paint("32", "allowed"),
+                    Verdict::Ask | Verdict::Deny => self.paint("31", "denied"),
+                };
+                println!("      {} [{verdict}]", describe(call));
+            }
+            Event::Recorded(record) => self.record(record),
+        }
+        let _ = std::io::stdout().flush();
+    }
+
+    fn record(&mut self, record: &Record) {
+        match record {
+            Record::Opened { files, tests, .. } => {
+                println!("{} files", files.len());
+                match tests {
+                    Some(run) => println!("tests before any change: `{}`: {}", run.command, run.summary()),
+                    None => println!("tests: none known; the result will be `unverified`"),
+                }
+            }
+            Record::Replied { text, usage } => {
+                self.turn += 1;
+                println!("{} {}", self.paint("1", &format!("[{:>2}]", self.turn)), cost(usage));
+                let talk = talk(text);
+                if !talk.is_empty() {
+                    println!("      {}", self.paint("2", &talk));
+                }
+            }
+            Record::Refused { why } => println!("      {} {}", self.paint("33", "not done:"), first_line(why)),
+            Record::Observed { text, writes } if writes.is_empty() => println!("      {}", self.paint("2", &first_line(text))),
+            Record::Observed { .. } | Record::Resumed => {}
+            Record::Tested { run } => {
+                let tone = if run.passed { "32" } else { "31" };
+                println!("      tests in the box: {} ({} ms)", self.paint(tone, &run.summary()), run.millis);
+            }
+            Record::Restored => println!("      taken back; trying another way"),
+            Record::Verified { report } => {
+                for rung in &report.rungs {
+                    let mark = if rung.passed { self.paint("32", "ok  ") } else { self.paint("31", "FAIL") };
+                    println!("verify {mark} {}: {}", rung.name, first_line(&rung.detail));
+                }
+                for path in &report.dropped {
+                    println!("verify      {path}: put back, it decides what the tests mean");
+                }
+            }
+            Record::Stopped { .. } => {}
+        }
+    }
+
+    /// The closing lines.
+    pub fn close(&self, finished: &Finished, costs: &[Usage]) {
+        if let Some(report) = finished.report.as_ref().filter(|report| !report.diff.is_empty()) {
+            println!("\n{}", self.diff(&agent::text::sanitize(report.diff.as_bytes(), DIFF_BYTES_MAX).text));
+        }
+        println!("{:>6} {:>8} {:>8} {:>9} {:>10} {:>8}", "call", "prompt", "reused", "computed", "generated", "seconds");
+        for (at, usage) in costs.iter().enumerate() {
+            println!("{:>6} {}", at + 1, row(usage));
+        }
+        let total = costs.iter().fold(Usage::default(), |a, b| Usage {
+            prompt_tokens: a.prompt_tokens + b.prompt_tokens,
+            cached_tokens: a.cached_tokens + b.cached_tokens,
+            generated_tokens: a.generated_tokens + b.generated_tokens,
+            millis: a.millis + b.millis,
+        });
+        println!("{:>6} {}", "sum", row(&total));
+        let tone = if finished.ending == Ending::Verified { "32" } else { "33" };
+        println!("\nending: {}{}", self.paint(tone, finished.ending.name()), because(&finished.ending));
+    }
+
+    fn diff(&self, diff: &str) -> String {
+        let line = |line: &str| match line.as_bytes().first() {
+            Some(b'+') => self.paint("32", line),
+            Some(b'-') => self.paint("31", line),
+            _ => line.to_owned(),
+        };
+        diff.lines().map(line).collect::<Vec<_>>().join("\n")
+    }
+
+    fn paint(&self, code: &str, text: &str) -> String {
+        if self.color { format!("\x1b[{code}m{text}\x1b[0m") } else { text.to_owned() }
+    }
+}
+
+fn row(usage: &Usage) -> String {
+    let Usage { prompt_tokens, cached_tokens, generated_tokens, millis } = usage;
+    let computed = usage.computed_tokens();
+    format!("{prompt_tokens:>8} {cached_tokens:>8} {computed:>9} {generated_tokens:>10} {:>8.1}", *millis as f64 / 1000.0)
+}
+
+fn cost(usage: &Usage) -> String {
+    let seconds = usage.millis as f64 / 1000.0;
+    let (reused, computed) = (usage.cached_tokens, usage.computed_tokens());
+    format!("{reused} tokens reused, {computed} computed, {} generated, {seconds:.1} s", usage.generated_tokens)
+}
+
+/// What an action is, in a few words.
+pub fn describe(call: &Call) -> String {
+    let short = |text: &str| text.chars().take(100).collect::<String>();
+    let text = match call {
+        Call::ListDir { path } => format!("list_dir {path}"),
+        Call::ReadFile { path, .. } => format!("read_file {path}"),
+        Call::Search { query } => format!("search {:?}", short(query)),
+        Call::Grep { pattern, path } => format!("grep {:?} in {}", short(pattern), path.as_deref().unwrap_or(".")),
+        Call::EditFile { path, .. } => format!("edit_file {}", path.as_deref().unwrap_or("?")),
+        Call::WriteFile { path, .. } => format!("write_file {path}"),
+        Call::RunCommand { command } => format!("run_command {:?}", short(command)),
+        Call::RunTests => "run_tests".into(),
+        Call::Finish { .. } => "finish".into(),
+    };
+    // A model wrote the paths: they may hold anything.
+    agent::text::sanitize(text.as_bytes(), 512).text.replace('\n', " ")
+}
+
+fn because(ending: &Ending) -> String {
+    match ending {
+        Ending::Verified => ": the tests pass in a fresh box with the original test files".into(),
+        Ending::Unverified => ": no tests are known here, so nothing proves this change".into(),
+        Ending::GaveUp { attempts } => format!(": {attempts} attempts failed"),
+        Ending::Stuck { why } => format!(": no usable action; the last complaint was: {}", first_line(why)),
+        Ending::BudgetExhausted { which } => format!(": {which}"),
+        Ending::Cancelled => ": stopped by a person; the repository is untouched".into(),
+        Ending::Failed { why } => format!(": {why}"),
+    }
+}
+
+/// The prose of a reply: what stands before its action.
+fn talk(text: &str) -> String {
+    let end = ["```", "{\"name\"", "{{\"name\"", "edit_file ", "write_file ", "<tool_call>"];
+    let end = end.iter().filter_map(|mark| text.find(mark)).min().unwrap_or(text.len());
+    let talk = text[..end].split_whitespace().collect::<Vec<_>>().join(" ");
+    agent::text::sanitize(talk.as_bytes(), 4096).text.chars().take(TALK_CHARS_MAX).collect()
+}
+
+fn first_line(text: &str) -> String {
+    text.lines().next().unwrap_or_default().chars().take(160).collect()
+}
