@@ -69,7 +69,7 @@ fn check(seed: u64, steps: usize) {
 #[test]
 fn many_small_refreshes_give_what_one_cold_one_gives() {
     for seed in 1..=3 {
-        check(seed, 12);
+        check(seed, 8);
     }
 }
 

