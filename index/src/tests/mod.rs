@@ -1,0 +1,144 @@
+//! Does the crate keep its promises when driven from outside? Trees, stores and an embedder for the tests.
+
+mod chunks;
+mod crash;
+mod differential;
+mod grep;
+mod outline;
+mod search;
+mod skips;
+mod scale;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use crate::hash::number_of;
+use crate::tokenize::words;
+use crate::{EmbedError, Embedder, Index, Query, RefreshError, Report};
+
+/// Maps a text to counts of its words, each word at a place that its hash names: the same words, the same direction.
+pub(crate) struct WordCounts {
+    name: String,
+    /// Texts embedded so far.
+    pub count: AtomicUsize,
+    pub fails: AtomicBool,
+}
+
+impl WordCounts {
+    pub(crate) fn new() -> Arc<WordCounts> {
+        WordCounts::named("word-counts")
+    }
+
+    pub(crate) fn named(name: &str) -> Arc<WordCounts> {
+        Arc::new(WordCounts { name: name.to_owned(), count: AtomicUsize::new(0), fails: AtomicBool::new(false) })
+    }
+}
+
+impl Embedder for WordCounts {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn dimension(&self) -> usize {
+        64
+    }
+
+    fn embed(&self, texts: &[String]) -> Result<Vec<Vec<f32>>, EmbedError> {
+        assert!(texts.len() <= 32, "a batch has at most 32 texts");
+        if self.fails.load(Ordering::Relaxed) {
+            return Err(EmbedError::Failed("switched off".to_owned()));
+        }
+        self.count.fetch_add(texts.len(), Ordering::Relaxed);
+        let one = |text: &String| {
+            let mut vector = vec![0.01; 64];
+            for word in words(text) {
+                vector[(number_of(&[word.text.as_bytes()]) % 64) as usize] += 1.0;
+            }
+            vector
+        };
+        Ok(texts.iter().map(one).collect())
+    }
+}
+
+/// A tree and a store in temporary directories.
+pub(crate) struct Bench {
+    _directory: tempfile::TempDir,
+    pub root: PathBuf,
+    pub store: PathBuf,
+    pub embedder: Option<Arc<WordCounts>>,
+}
+
+impl Bench {
+    pub(crate) fn new(embedder: Option<Arc<WordCounts>>) -> Bench {
+        let directory = tempfile::tempdir().unwrap();
+        let (root, store) = (directory.path().join("tree"), directory.path().join("store"));
+        fs::create_dir(&root).unwrap();
+        Bench { root, store, embedder, _directory: directory }
+    }
+
+    pub(crate) fn write(&self, path: &str, bytes: impl AsRef<[u8]>) {
+        let path = self.root.join(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, bytes).unwrap();
+    }
+
+    pub(crate) fn remove(&self, path: &str) {
+        fs::remove_file(self.root.join(path)).unwrap();
+    }
+
+    pub(crate) fn open(&self) -> Index {
+        self.open_at(&self.store)
+    }
+
+    pub(crate) fn open_at(&self, store: &Path) -> Index {
+        let embedder = self.embedder.clone().map(|embedder| embedder as Arc<dyn Embedder>);
+        Index::open(store, &self.root, embedder).unwrap()
+    }
+
+    /// Opens and refreshes.
+    pub(crate) fn index(&self) -> (Index, Report) {
+        let mut index = self.open();
+        let report = refresh(&mut index).unwrap();
+        (index, report)
+    }
+
+    /// What a refresh into an empty store gives.
+    pub(crate) fn cold(&self) -> Index {
+        let store = self.store.with_file_name("cold");
+        let _ = fs::remove_dir_all(&store);
+        let mut index = self.open_at(&store);
+        refresh(&mut index).unwrap();
+        index
+    }
+}
+
+pub(crate) fn refresh(index: &mut Index) -> Result<Report, RefreshError> {
+    index.refresh(&mut |_| {}, &AtomicBool::new(false))
+}
+
+/// Paths of the hits, best first.
+pub(crate) fn paths(index: &Index, text: &str) -> Vec<String> {
+    index.search(&Query::new(text)).unwrap().hits.into_iter().map(|hit| hit.path).collect()
+}
+
+/// Everything that an index holds, in comparable form: what the files are, what each lane has.
+#[derive(Debug, PartialEq)]
+pub(crate) struct Contents {
+    files: BTreeMap<String, (String, Vec<crate::chunk::ChunkRecord>, Vec<crate::Definition>)>,
+    texts: BTreeMap<u64, String>,
+    vectors: BTreeSet<String>,
+}
+
+pub(crate) fn contents(index: &Index) -> Contents {
+    let view = index.view();
+    let files = view.files.iter().cloned();
+    let hashes = |vectors: &crate::vector::Vectors| vectors.hashes().unwrap().into_iter().collect();
+    Contents {
+        files: files.map(|(path, file)| (path, (file.sha256, file.chunks, file.definitions))).collect(),
+        texts: view.lexical.as_ref().unwrap().everything(),
+        vectors: view.vectors.as_ref().unwrap().as_ref().map(hashes).unwrap_or_default(),
+    }
+}

@@ -1,0 +1,226 @@
+//! Does a search find what a developer would want to be shown?
+
+use std::sync::atomic::Ordering;
+
+use super::{Bench, WordCounts, paths, refresh};
+use crate::{Kind, Lane, Query, SearchError, SymbolAnswer};
+
+const RETRY: &str = "\
+//! Retries.
+
+/// Waits longer after every failure, up to a ceiling.
+pub fn backoff_delay(attempt: u32) -> u64 {
+    let doubled = 100u64.checked_shl(attempt).unwrap_or(u64::MAX);
+    doubled.min(30_000)
+}
+";
+
+const CLIENT: &str = "\
+use crate::retry::backoff_delay;
+
+pub struct Client;
+
+impl Client {
+    pub fn fetch(&self) {
+        for attempt in 0..5 {
+            std::thread::sleep_ms(backoff_delay(attempt));
+        }
+    }
+}
+";
+
+fn sample(embedder: bool) -> Bench {
+    let bench = Bench::new(embedder.then(WordCounts::new));
+    bench.write("src/retry.rs", RETRY);
+    bench.write("src/client.rs", CLIENT);
+    bench.write("tests/retry.rs", "#[test]\nfn delays_grow() { assert!(backoff_delay(2) > backoff_delay(1)); }\n");
+    bench.write("docs/notes.md", "Nothing about that here.\n");
+    bench
+}
+
+#[test]
+fn a_definition_is_found_by_the_words_of_its_body_and_by_its_name() {
+    for embedder in [false, true] {
+        let bench = sample(embedder);
+    let (index, _) = bench.index();
+        let answer = index.search(&Query::new("where do we wait longer after a failure, up to a ceiling?")).unwrap();
+        let best = &answer.hits[0];
+        assert_eq!((best.path.as_str(), best.start_line, best.end_line), ("src/retry.rs", 3, 7));
+        assert_eq!((best.symbol.as_deref(), best.kind), (Some("backoff_delay"), Some(Kind::Function)));
+        assert!(best.text.starts_with("/// Waits longer"));
+        let by_part = index.search(&Query::new("delay")).unwrap();
+        assert!(by_part.hits[0].lanes.contains(&Lane::Symbol) && by_part.hits[0].lanes.contains(&Lane::Text));
+    }
+}
+
+#[test]
+fn the_definition_comes_before_its_uses_and_tests_come_last() {
+    for embedder in [false, true] {
+        let bench = sample(embedder);
+    let (index, _) = bench.index();
+        assert_eq!(paths(&index, "backoff_delay")[..3], ["src/retry.rs", "src/client.rs", "tests/retry.rs"]);
+    }
+}
+
+#[test]
+fn without_an_embedder_the_other_lanes_work_and_the_answer_says_so() {
+    let bench = sample(false);
+    let (index, _) = bench.index();
+    let answer = index.search(&Query::new("backoff")).unwrap();
+    assert!(!answer.hits.is_empty());
+    assert!(answer.notes.iter().any(|note| note.contains("no embedding model")), "{:?}", answer.notes);
+    let bench = sample(true);
+    let (index, _) = bench.index();
+    assert_eq!(index.search(&Query::new("backoff")).unwrap().notes, [] as [&str; 0]);
+}
+
+#[test]
+fn a_failing_embedder_costs_only_its_lane() {
+    let bench = sample(true);
+    let embedder = bench.embedder.clone().unwrap();
+    embedder.fails.store(true, Ordering::Relaxed);
+    let (index, report) = bench.index();
+    assert!(report.notes.iter().any(|note| note.contains("switched off")), "{:?}", report.notes);
+    let answer = index.search(&Query::new("backoff_delay")).unwrap();
+    assert_eq!(answer.hits[0].path, "src/retry.rs");
+    assert!(answer.notes.iter().any(|note| note.contains("have no vector yet")), "{:?}", answer.notes);
+    embedder.fails.store(false, Ordering::Relaxed);
+    let (index, report) = bench.index();
+    assert!(report.vectors_embedded > 0);
+    assert_eq!(index.search(&Query::new("backoff_delay")).unwrap().notes, [] as [&str; 0]);
+}
+
+#[test]
+fn a_path_prefix_narrows_every_lane() {
+    let bench = sample(true);
+    let (index, _) = bench.index();
+    for (prefix, expected) in [("src", "src/"), ("./src/", "src/"), ("src/client.rs", "src/client.rs"), ("docs", "docs/")] {
+        let query = Query { path_prefix: Some(prefix.to_owned()), ..Query::new("backoff_delay about") };
+        let hits = index.search(&query).unwrap().hits;
+        assert!(!hits.is_empty(), "{prefix}");
+        assert!(hits.iter().all(|hit| hit.path.starts_with(expected)), "{prefix}: {hits:?}");
+    }
+    let query = Query { path_prefix: Some("../x".to_owned()), ..Query::new("a") };
+    assert!(matches!(index.search(&query), Err(SearchError::PathOutside(_))));
+}
+
+#[test]
+fn tests_rank_like_everything_else_when_asked_for() {
+    let bench = sample(false);
+    let (index, _) = bench.index();
+    let query = Query { include_tests: true, ..Query::new("delays grow") };
+    assert_eq!(index.search(&query).unwrap().hits[0].path, "tests/retry.rs");
+}
+
+#[test]
+fn a_question_without_words_is_refused() {
+    let bench = sample(false);
+    let (index, _) = bench.index();
+    assert_eq!(index.search(&Query::new(" ?! ")), Err(SearchError::NoWords));
+}
+
+#[test]
+fn an_index_that_was_never_refreshed_answers_with_a_note() {
+    let bench = sample(false);
+    let index = bench.open();
+    let answer = index.search(&Query::new("backoff")).unwrap();
+    assert_eq!((answer.hits.len(), answer.generation), (0, 0));
+    assert!(answer.notes[0].contains("nothing is indexed yet"));
+    assert_eq!(index.symbol("backoff_delay"), SymbolAnswer::NotFound);
+}
+
+#[test]
+fn a_symbol_is_exact_ambiguous_or_not_found() {
+    let bench = sample(false);
+    bench.write("src/other.py", "class Client:\n    def fetch(self):\n        pass\n");
+    let (index, _) = bench.index();
+    let path_of = |name: &str| match index.symbol(name) {
+        SymbolAnswer::Exact(found) => found.path,
+        other => format!("{other:?}"),
+    };
+    assert_eq!(path_of("backoff_delay"), "src/retry.rs");
+    assert_eq!(path_of("BACKOFF_delay"), "src/retry.rs");
+    assert_eq!(path_of("src/other.py:Client.fetch"), "src/other.py");
+    assert_eq!(path_of("other.py:fetch()"), "src/other.py");
+    assert_eq!(path_of("client.rs:Client::fetch"), "src/client.rs");
+    match index.symbol("Client::fetch") {
+        SymbolAnswer::Ambiguous(found) => assert_eq!(found.len(), 2),
+        other => panic!("{other:?}"),
+    }
+    assert_eq!(index.symbol("no_such_name"), SymbolAnswer::NotFound);
+    assert_eq!(index.symbol(""), SymbolAnswer::NotFound);
+}
+
+#[test]
+fn a_rename_and_a_move_within_a_file_embed_nothing() {
+    let bench = sample(true);
+    let (mut index, first) = bench.index();
+    assert!(first.vectors_embedded >= 4);
+    bench.remove("src/retry.rs");
+    bench.write("src/waiting.rs", RETRY);
+    bench.write("src/client.rs", format!("\n\n\n{CLIENT}"));
+    let report = refresh(&mut index).unwrap();
+    assert_eq!((report.files_indexed, report.files_removed), (2, 1));
+    assert_eq!(report.vectors_embedded, 1, "only the head of client.rs has new lines");
+    assert_eq!(paths(&index, "backoff_delay")[0], "src/waiting.rs");
+}
+
+#[test]
+fn a_refresh_that_finds_nothing_new_keeps_the_generation() {
+    let bench = sample(true);
+    let (mut index, first) = bench.index();
+    let second = refresh(&mut index).unwrap();
+    assert_eq!((first.generation, second.generation), (1, 1));
+    assert_eq!((second.files_indexed, second.files_unchanged, second.vectors_embedded), (0, 4, 0));
+    bench.write("src/client.rs", "fn other() {}\n");
+    assert_eq!(refresh(&mut index).unwrap().generation, 2);
+}
+
+#[test]
+fn another_embedder_gets_vectors_of_its_own() {
+    let mut bench = sample(true);
+    let (_, first) = bench.index();
+    bench.embedder = Some(WordCounts::named("another"));
+    let index = bench.open();
+    assert!(index.status().notes.iter().any(|note| note.contains("word-counts")));
+    let (index, report) = bench.index();
+    assert_eq!((report.files_indexed, report.vectors_embedded), (0, first.vectors_embedded));
+    assert_eq!(index.search(&Query::new("backoff_delay")).unwrap().notes, [] as [&str; 0]);
+}
+
+#[test]
+fn an_embedder_that_comes_later_finds_its_vectors_made() {
+    let mut bench = sample(false);
+    bench.index();
+    bench.embedder = Some(WordCounts::new());
+    let (index, report) = bench.index();
+    assert_eq!(report.files_indexed, 0);
+    assert!(report.vectors_embedded >= 4);
+    bench.embedder = None;
+    let (_, report) = bench.index();
+    assert_eq!(report.generation, index.status().generation);
+    bench.embedder = Some(WordCounts::new());
+    assert_eq!(bench.index().1.vectors_embedded, 0);
+}
+
+#[test]
+fn a_search_works_inside_somebody_elses_runtime() {
+    let bench = sample(true);
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    runtime.block_on(async {
+        let (index, _) = bench.index();
+        assert_eq!(paths(&index, "backoff_delay")[0], "src/retry.rs");
+    });
+}
+
+#[test]
+fn one_chunk_of_every_file_comes_before_the_second_of_any() {
+    let bench = Bench::new(None);
+    let functions: String = (0..6).map(|n| format!("def shared_{n}():\n    return 'shared'\n\n\n")).collect();
+    bench.write("many.py", functions);
+    bench.write("one.py", "x = 'shared'\n");
+    let (index, _) = bench.index();
+    let found = paths(&index, "shared");
+    assert_eq!(found.iter().take(2).filter(|path| *path == "many.py").count(), 1);
+    assert_eq!(found.len(), 7);
+}

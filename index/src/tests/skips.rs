@@ -1,0 +1,148 @@
+//! What is left out, and is every reason told?
+
+use std::fs::{self, File};
+use std::os::unix::fs::{PermissionsExt, symlink};
+
+use super::{Bench, paths};
+use crate::{Report, SkipReason};
+
+#[track_caller]
+fn check(report: &Report, path: &str, expected: Option<SkipReason>) {
+    let found = report.files_skipped.iter().find(|skip| skip.path == path).map(|skip| skip.reason);
+    assert_eq!(found, expected, "{path} in {:?}", report.files_skipped);
+}
+
+#[test]
+fn every_skip_is_listed_with_its_reason() {
+    let bench = Bench::new(None);
+    bench.write("src/plain.rs", "fn plain() {}\n");
+    bench.write("image.bin", b"PNG\0\0\0");
+    bench.write("late.bin", [vec![b'a'; 100], vec![0], vec![b'b'; 100]].concat());
+    bench.write("app.min.js", "x".repeat(6000));
+    bench.write("big.txt", "word\n".repeat(500_000));
+    bench.write(".env", "PASSWORD=1\n");
+    bench.write("certs/server.pem", "-----BEGIN CERTIFICATE-----\n");
+    bench.write("notes.txt", "-----BEGIN RSA PRIVATE KEY-----\nabc\n");
+    bench.write(".hidden/secret_plan.rs", "fn plan() {}\n");
+    bench.write(".github/workflows/ci.yml", "on: push\n");
+    bench.write("latin.c", b"/* gr\xfc\xdfe */ int f(void) { return 1; }\n");
+    symlink("plain.rs", bench.root.join("src/link.rs")).unwrap();
+    rustix::fs::mknodat(
+        rustix::fs::CWD,
+        bench.root.join("pipe"),
+        rustix::fs::FileType::Fifo,
+        rustix::fs::Mode::from_raw_mode(0o600),
+        0,
+    )
+    .unwrap();
+    let (index, report) = bench.index();
+
+    check(&report, "image.bin", Some(SkipReason::Binary));
+    check(&report, "late.bin", Some(SkipReason::Binary));
+    check(&report, "app.min.js", Some(SkipReason::Minified));
+    check(&report, "big.txt", Some(SkipReason::TooLarge));
+    check(&report, ".env", Some(SkipReason::Secret));
+    check(&report, "certs/server.pem", Some(SkipReason::Secret));
+    check(&report, "notes.txt", Some(SkipReason::Secret));
+    check(&report, ".hidden", Some(SkipReason::Hidden));
+    check(&report, "src/link.rs", Some(SkipReason::Symlink));
+    check(&report, "pipe", Some(SkipReason::Special));
+    check(&report, "src/plain.rs", None);
+    check(&report, ".github/workflows/ci.yml", None);
+    assert_eq!(report.files_decoded_lossily, ["latin.c"]);
+    assert_eq!(report.files_indexed, 3);
+    assert_eq!(report.files_skipped.len(), 10);
+    assert_eq!(paths(&index, "push"), [".github/workflows/ci.yml"]);
+}
+
+#[test]
+fn ignored_files_stay_out_also_without_a_git_repository() {
+    let bench = Bench::new(None);
+    bench.write(".gitignore", "target/\n*.log\n");
+    bench.write("target/out.rs", "fn built() {}\n");
+    bench.write("a.log", "built\n");
+    bench.write("a.rs", "fn written() {}\n");
+    bench.write("sub/.gitignore", "b.rs\n");
+    bench.write("sub/b.rs", "fn built() {}\n");
+    let (index, report) = bench.index();
+    assert!(paths(&index, "built").is_empty());
+    assert_eq!(paths(&index, "written"), ["a.rs"]);
+    assert_eq!(report.files_skipped, []);
+}
+
+#[test]
+fn the_store_of_git_is_never_read() {
+    let bench = Bench::new(None);
+    bench.write(".git/config", "[remote]\nurl = secretword\n");
+    bench.write("sub/.git/config", "secretword\n");
+    bench.write("a.rs", "fn a() {}\n");
+    let (index, report) = bench.index();
+    assert!(paths(&index, "secretword").is_empty());
+    assert_eq!(report.files_skipped, []);
+}
+
+#[test]
+fn a_symlink_loop_is_listed_and_not_followed() {
+    let bench = Bench::new(None);
+    bench.write("a/b/file.rs", "fn inside() {}\n");
+    symlink("../..", bench.root.join("a/b/loop")).unwrap();
+    symlink("self", bench.root.join("self")).unwrap();
+    let (_, report) = bench.index();
+    check(&report, "a/b/loop", Some(SkipReason::Symlink));
+    check(&report, "self", Some(SkipReason::Symlink));
+    assert_eq!(report.files_indexed, 1);
+}
+
+#[test]
+fn a_giant_file_costs_nothing() {
+    let bench = Bench::new(None);
+    File::create(bench.root.join("giant.sql")).unwrap().set_len(200 * 1024 * 1024).unwrap();
+    bench.write("a.rs", "fn a() {}\n");
+    let (_, report) = bench.index();
+    check(&report, "giant.sql", Some(SkipReason::TooLarge));
+    assert_eq!(report.files_indexed, 1);
+    assert!(report.seconds.chunk < 5.0);
+}
+
+#[test]
+fn a_path_that_is_not_utf_8_is_listed() {
+    use std::os::unix::ffi::OsStrExt;
+
+    let bench = Bench::new(None);
+    let name = std::ffi::OsStr::from_bytes(b"caf\xe9.rs");
+    fs::write(bench.root.join(name), "fn f() {}\n").unwrap();
+    let (_, report) = bench.index();
+    assert_eq!(report.files_skipped.len(), 1);
+    assert_eq!(report.files_skipped[0].reason, SkipReason::PathNotUtf8);
+}
+
+#[test]
+fn an_unreadable_directory_is_listed_and_the_rest_indexed() {
+    if rustix::process::geteuid().is_root() {
+        // Root reads everything; a directory that fails to open is then only seen on special file systems.
+        eprintln!("skipped: runs only when not root");
+        return;
+    }
+    let bench = Bench::new(None);
+    bench.write("open.rs", "fn open() {}\n");
+    bench.write("closed/inside.rs", "fn inside() {}\n");
+    let closed = bench.root.join("closed");
+    fs::set_permissions(&closed, fs::Permissions::from_mode(0o000)).unwrap();
+    let (_, report) = bench.index();
+    fs::set_permissions(&closed, fs::Permissions::from_mode(0o755)).unwrap();
+    check(&report, "closed", Some(SkipReason::Unreadable));
+    assert_eq!(report.files_indexed, 1);
+}
+
+#[test]
+fn an_indexed_file_that_turns_into_a_secret_leaves_the_index() {
+    let bench = Bench::new(None);
+    bench.write("key.txt", "harmless text\n");
+    let (_, report) = bench.index();
+    assert_eq!(report.files_indexed, 1);
+    bench.write("key.txt", "-----BEGIN EC PRIVATE KEY-----\nharmless\n");
+    let (index, report) = bench.index();
+    check(&report, "key.txt", Some(SkipReason::Secret));
+    assert_eq!(report.files_removed, 1);
+    assert!(paths(&index, "harmless").is_empty());
+}
