@@ -1,1 +1,49 @@
-//! Placeholder while dependencies compile.
+//! How does a command run where it can do no harm?
+//!
+//! A [`Sandbox`] is one copy-on-write view over a repository. Every [`Job`] runs in a fresh container of the host's OCI runtime
+//! over that view and ends in exactly one [`Ending`]; the [`View`] lets the harness read, write and diff the workspace without
+//! running anything; [`apply`] carries chosen [`Change`]s into the real repository, wholly or not at all; [`reap`] buries what a
+//! killed process left behind; [`probe`] says what works here. This crate runs jobs and does not judge them.
+//!
+//! What is absent on purpose: no writable bind of anything of the host, no network, no capability, no following of a symlink
+//! below a workspace, no daemon, no mount that outlives its box.
+
+mod apply;
+mod beneath;
+mod bundle;
+mod cgroup;
+mod changes;
+mod container;
+mod footing;
+mod job;
+mod journal;
+mod layers;
+mod limits;
+mod owner;
+mod path;
+mod probe;
+mod pump;
+mod reap;
+mod runtime;
+mod sandbox;
+mod seccomp;
+mod selfcheck;
+mod stage;
+mod usage;
+mod view;
+
+pub use apply::{Applied, ApplyError, Refusal, apply};
+pub use beneath::Kind;
+pub use bundle::WORKSPACE;
+pub use changes::{CHANGES_BYTES_MAX, Change, ChangeKind, Node};
+pub use container::RunError;
+pub use footing::{CgroupMode, Footing, Mapping, cgroup_mode};
+pub use job::{ARGUMENT_BYTES_MAX, Ending, Job, JobError, Outcome, Usage};
+pub use journal::{RecoverError, Recovered, recover};
+pub use limits::Limits;
+pub use path::{DEPTH_MAX, NAME_BYTES_MAX, PATH_BYTES_MAX, PathError, RelPath};
+pub use probe::{Finding, Probe, State, probe};
+pub use reap::{Leftover, reap};
+pub use runtime::{RUNTIME_NAMES, Runtime};
+pub use sandbox::{Attempt, BoxSpec, OpenError, Sandbox};
+pub use view::{ENTRIES_MAX, Entry, FILE_BYTES_MAX, View, ViewError};

@@ -1,0 +1,54 @@
+//! How much may a job use?
+
+use std::time::Duration;
+
+const MIB: u64 = 1 << 20;
+
+/// The walls of one job. Every number has its unit in the name; there is no "unlimited".
+#[derive(Debug, Clone, PartialEq)]
+pub struct Limits {
+    /// Memory of the whole tree of processes, tmpfs and page cache included.
+    pub memory_bytes_max: u64,
+    /// Processes and threads alive at one time.
+    pub pids_max: u64,
+    /// Thousandths of one processor: 2000 is two whole processors.
+    pub cpu_milli_max: u64,
+    /// Wall-clock time, then the whole tree is killed.
+    pub seconds_max: f64,
+    /// Standard output and standard error together, then the whole tree is killed.
+    pub output_bytes_max: usize,
+    /// Open files of one process.
+    pub open_files_max: u64,
+    /// Size of each of /tmp, /dev/shm and the home directory. They live in memory and count there too.
+    pub tmp_bytes_max: u64,
+    /// Size of one file that a job writes.
+    pub file_bytes_max: u64,
+    /// Bytes of the upper layer, looked at while a job runs and after it.
+    pub upper_bytes_max: u64,
+}
+
+impl Limits {
+    /// What a unit-test run of an ordinary project needs.
+    pub const DEFAULT: Limits = Limits {
+        memory_bytes_max: 2048 * MIB,
+        pids_max: 512,
+        cpu_milli_max: 2_000,
+        seconds_max: 300.0,
+        output_bytes_max: 8 * MIB as usize,
+        open_files_max: 4_096,
+        tmp_bytes_max: 512 * MIB,
+        file_bytes_max: 1024 * MIB,
+        upper_bytes_max: 2048 * MIB,
+    };
+
+    /// The deadline as a duration; nonsense (negative, NaN) is no time at all.
+    pub(crate) fn deadline(&self) -> Duration {
+        Duration::try_from_secs_f64(self.seconds_max).unwrap_or(Duration::ZERO)
+    }
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Limits::DEFAULT
+    }
+}

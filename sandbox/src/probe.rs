@@ -1,0 +1,131 @@
+//! What of all this works on this host, and what is there to do about the rest?
+
+use std::fs;
+use std::path::Path;
+
+use crate::footing::{CgroupMode, Footing, Mapping, cgroup_mode, is_root};
+use crate::runtime::Runtime;
+use crate::sandbox::{Attempt, BoxSpec, OpenError, Sandbox};
+use crate::stage;
+
+/// The answers for `cloister doctor`.
+#[derive(Debug)]
+pub struct Probe {
+    /// The runtimes of this host, each with what it says about its version.
+    pub runtimes: Vec<(Runtime, Option<String>)>,
+    /// Whether this process is root.
+    pub root: bool,
+    /// How control groups are mounted.
+    pub cgroups: CgroupMode,
+    /// Why this user may make no user namespace; `None` when it may.
+    pub no_namespaces: Option<String>,
+    /// The way in which a box was opened and attacked in vain; `None` when there is no way.
+    pub footing: Option<Footing>,
+    /// Ways that do not work here, with the reason.
+    pub attempts: Vec<Attempt>,
+    /// One line per thing worth knowing.
+    pub findings: Vec<Finding>,
+}
+
+/// One line of advice.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Finding {
+    /// How it stands.
+    pub state: State,
+    /// What was looked at.
+    pub what: &'static str,
+    /// What was found.
+    pub told: String,
+    /// What to do about it; empty when there is nothing to do.
+    pub remedy: &'static str,
+}
+
+/// How a thing stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum State {
+    /// As it should be.
+    Good,
+    /// Boxes work, but weaker than they could.
+    Weak,
+    /// No box works until this is mended.
+    Broken,
+}
+
+/// Looks around, then opens a box over a small repository below `state` and closes it again.
+pub fn probe(state: &Path, runtime: Option<&Path>) -> Probe {
+    let runtimes = Runtime::find(runtime).into_iter().map(|it| (it.version(), it)).map(|(version, it)| (it, version)).collect();
+    let mut probe = Probe {
+        runtimes,
+        root: is_root(),
+        cgroups: cgroup_mode(),
+        no_namespaces: stage::may_make_user_namespace().err().map(|error| error.to_string()),
+        footing: None,
+        attempts: Vec::new(),
+        findings: Vec::new(),
+    };
+    let mut failure = None;
+    match try_box(state, runtime) {
+        Ok(footing) => probe.footing = Some(footing),
+        Err(OpenError::Refused(attempts)) => probe.attempts = attempts,
+        Err(error) => failure = Some(error.to_string()),
+    }
+    probe.findings = probe.judge(failure);
+    probe
+}
+
+fn try_box(state: &Path, runtime: Option<&Path>) -> Result<Footing, OpenError> {
+    let at_state = |source| OpenError::State { what: "write in", path: state.to_owned(), source };
+    fs::create_dir_all(state).map_err(at_state)?;
+    let repo = tempfile::Builder::new().prefix(".probe-").tempdir_in(state).map_err(at_state)?;
+    let spec = BoxSpec { label: "probe".into(), runtime: runtime.map(Path::to_owned), ..BoxSpec::new(repo.path(), state) };
+    let sandbox = Sandbox::open(spec)?;
+    let footing = sandbox.footing().clone();
+    sandbox.close().map_err(at_state)?;
+    Ok(footing)
+}
+
+impl Probe {
+    fn judge(&self, failure: Option<String>) -> Vec<Finding> {
+        let finding = |state, what, told: String, remedy| Finding { state, what, told, remedy };
+        let mut findings = Vec::new();
+        let names: Vec<String> = self.runtimes.iter().map(|(runtime, version)| {
+            format!("{} ({})", runtime.path.display(), version.as_deref().unwrap_or("silent about its version"))
+        }).collect();
+        findings.push(if names.is_empty() {
+            finding(State::Broken, "OCI runtime", "none".into(), "install one; on Debian: apt-get install runc")
+        } else {
+            finding(State::Good, "OCI runtime", names.join(", "), "")
+        });
+        findings.push(match &self.no_namespaces {
+            None => finding(State::Good, "user namespaces", "allowed".into(), ""),
+            Some(reason) => finding(
+                State::Broken,
+                "user namespaces",
+                format!("refused: {reason}"),
+                "run as root, or set user.max_user_namespaces above 0 and kernel.unprivileged_userns_clone to 1 with sysctl",
+            ),
+        });
+        findings.push(match (self.cgroups, &self.footing) {
+            (mode, Some(footing)) if !footing.cgroups => finding(
+                State::Weak,
+                "control groups",
+                format!("{mode:?}, not used: limits hold per process, not for a whole job"),
+                "run as root on a host whose control groups can be written",
+            ),
+            (mode, _) => finding(State::Good, "control groups", format!("{mode:?}"), ""),
+        });
+        findings.push(match &self.footing {
+            Some(footing) => {
+                let weak = footing.mapping == Mapping::Owner;
+                let remedy = if weak { "use Linux 5.19 or newer and a file system with id-mapped mounts (ext4, xfs, btrfs)" } else { "" };
+                finding(if weak { State::Weak } else { State::Good }, "box", footing.to_string(), remedy)
+            }
+            None => finding(State::Broken, "box", self.reason(failure), "see the reasons; keep CLOISTER_HOME on ext4, xfs, btrfs or tmpfs"),
+        });
+        findings
+    }
+
+    fn reason(&self, failure: Option<String>) -> String {
+        failure.unwrap_or_else(|| self.attempts.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))
+    }
+}

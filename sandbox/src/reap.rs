@@ -1,0 +1,107 @@
+//! Which boxes did an earlier, killed process leave behind?
+
+use std::fs::{self, Permissions};
+use std::io;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+use crate::container::runtime_root;
+use crate::runtime::Runtime;
+use crate::sandbox::{NOTE, Note, UNFINISHED};
+
+/// A box that nobody owned any more.
+#[derive(Debug)]
+pub struct Leftover {
+    /// Its name.
+    pub id: String,
+    /// What its owner called it.
+    pub label: String,
+    /// The repository that it was over.
+    pub repo: String,
+    /// Containers that were killed or forgotten.
+    pub containers: Vec<String>,
+    /// Why it is still there; `None` when it is gone.
+    pub failure: Option<io::Error>,
+}
+
+/// A directory that is being made takes milliseconds; after this it was abandoned.
+const UNFINISHED_AGE_MAX: Duration = Duration::from_secs(60);
+
+/// Removes the boxes below `state` whose owner is dead, their containers first. Boxes of living processes and whatever else
+/// lies there are left alone.
+pub fn reap(state: &Path) -> io::Result<Vec<Leftover>> {
+    let entries = match fs::read_dir(state) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        entries => entries?,
+    };
+    let mut found = Vec::new();
+    for entry in entries {
+        let entry = entry?;
+        let (dir, name) = (entry.path(), entry.file_name().to_string_lossy().into_owned());
+        if !entry.file_type()?.is_dir() {
+            continue;
+        }
+        if name.starts_with(UNFINISHED) {
+            let age = entry.metadata()?.modified().ok().and_then(|time| SystemTime::now().duration_since(time).ok());
+            if age.is_some_and(|age| age > UNFINISHED_AGE_MAX) {
+                remove_tree(&dir)?;
+            }
+            continue;
+        }
+        let note = fs::read(dir.join(NOTE)).ok().and_then(|text| serde_json::from_slice::<Note>(&text).ok());
+        if let Some(note) = note.filter(|note| !note.owner.is_alive()) {
+            found.push(bury(&dir, name, note));
+        }
+    }
+    Ok(found)
+}
+
+fn bury(dir: &Path, id: String, note: Note) -> Leftover {
+    let root = runtime_root(dir);
+    let containers = containers(&root, &id);
+    let mut failure = None;
+    for container in &containers {
+        let runtime = note.runtime.clone().map(|path| Runtime { path });
+        let deleted = runtime.ok_or_else(|| io::Error::other("no runtime is noted")).and_then(|it| it.delete(&root, container));
+        // Forgetting the container would leave its processes; the box stays until they can be killed.
+        failure = failure.or(deleted.err());
+    }
+    if failure.is_none() {
+        failure = remove_tree(dir).err();
+    }
+    Leftover { id, label: note.label, repo: note.repo, containers, failure }
+}
+
+/// Runtimes keep one directory per container; only names that we gave are ours.
+fn containers(root: &Path, id: &str) -> Vec<String> {
+    let names = fs::read_dir(root).into_iter().flatten().flatten().map(|entry| entry.file_name());
+    let names = names.filter_map(|name| name.into_string().ok());
+    names.filter(|name| name.starts_with(&format!("cloister-{id}-"))).collect()
+}
+
+/// Removes a directory tree that a job may have made hard to remove (directories without permissions). Follows no link.
+pub(crate) fn remove_tree(dir: &Path) -> io::Result<()> {
+    match fs::remove_dir_all(dir) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+            unlock(dir.to_owned())?;
+            fs::remove_dir_all(dir)
+        }
+        answer => answer,
+    }
+}
+
+fn unlock(dir: PathBuf) -> io::Result<()> {
+    let mut waiting = vec![dir];
+    while let Some(dir) = waiting.pop() {
+        fs::set_permissions(&dir, Permissions::from_mode(0o700))?;
+        for entry in fs::read_dir(&dir)? {
+            let entry = entry?;
+            if entry.file_type()?.is_dir() {
+                waiting.push(entry.path());
+            }
+        }
+    }
+    Ok(())
+}

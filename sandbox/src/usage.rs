@@ -1,0 +1,62 @@
+//! How much has a box written?
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::time::{Duration, Instant};
+
+use crate::beneath::{self, Kind};
+use crate::view::View;
+
+/// Watches the size of the upper layer, at most a tenth of the time.
+pub(crate) struct Growth<'a> {
+    view: &'a View,
+    bytes_max: u64,
+    next: Instant,
+}
+
+const FIRST_LOOK: Duration = Duration::from_millis(500);
+
+impl<'a> Growth<'a> {
+    pub(crate) fn new(view: &'a View, bytes_max: u64) -> Growth<'a> {
+        Growth { view, bytes_max, next: Instant::now() + FIRST_LOOK }
+    }
+
+    pub(crate) fn is_exceeded_now_and_then(&mut self) -> bool {
+        let before = Instant::now();
+        if before < self.next {
+            return false;
+        }
+        let exceeded = self.is_exceeded();
+        self.next = Instant::now() + FIRST_LOOK.max(before.elapsed() * 9);
+        exceeded
+    }
+
+    /// A layer that cannot be measured counts as too large only when it surely is.
+    pub(crate) fn is_exceeded(&self) -> bool {
+        let mut bytes = 0;
+        let _ = add(&self.view.upper, self.bytes_max, 0, &mut bytes);
+        bytes > self.bytes_max
+    }
+}
+
+/// Adds the blocks in use below `dir`; stops as soon as the sum is above `bytes_max`.
+fn add(dir: &OwnedFd, bytes_max: u64, depth: usize, bytes: &mut u64) -> io::Result<()> {
+    // Each level holds one descriptor. A tree too deep to look into is not a place to hide bytes: it is too large.
+    if depth > crate::path::DEPTH_MAX {
+        *bytes = u64::MAX;
+        return Ok(());
+    }
+    for name in beneath::names(dir)? {
+        // Files come and go while a job runs.
+        let Some(inode) = beneath::child(dir, &name).ok().flatten() else { continue };
+        // An entry without blocks still costs an inode.
+        *bytes = bytes.saturating_add(u64::try_from(inode.stat.st_blocks).unwrap_or(0) * 512 + 256);
+        if *bytes > bytes_max {
+            return Ok(());
+        }
+        if inode.kind() == Kind::Dir {
+            let _ = add(&inode.fd, bytes_max, depth + 1, bytes);
+        }
+    }
+    Ok(())
+}

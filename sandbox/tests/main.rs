@@ -1,0 +1,9 @@
+//! Does the sandbox keep its promises? One binary; each module asks about one part of it.
+
+mod apply;
+mod boxes;
+mod escape;
+mod harness;
+mod limits;
+mod reap;
+mod view;
