@@ -173,7 +173,8 @@ impl Loop<'_> {
         Ok(Record::Tested { run: TestRun::read(&plan.argv, &ran) })
     }
 
-    fn restore(&mut self, files: &Restore) -> Result<Record, WorkspaceError> {
+    /// Puts files back in the box.
+    pub fn restore(&mut self, files: &Restore) -> Result<Record, WorkspaceError> {
         for (path, text) in files {
             match text {
                 Some(text) => self.workspace.write(path, text.as_bytes())?,

@@ -16,7 +16,7 @@ pub fn doctor() -> Result<Exit, Fatal> {
     println!("processor {}", processor());
     let probe = sandbox::probe(&state.boxes(), None);
     for (runtime, version) in &probe.runtimes {
-        println!("runtime   {}: {}", runtime.path().display(), version.as_deref().unwrap_or("says no version"));
+        println!("runtime   {}: {}", runtime.path.display(), version.as_deref().unwrap_or("says no version"));
     }
     for attempt in &probe.attempts {
         println!("box       does not work: {attempt}");

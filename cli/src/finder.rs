@@ -6,6 +6,7 @@ use crate::local::MiniLm;
 use crate::state::{State, cancel_on_ctrl_c, repository};
 use agent::Code;
 use agent::code::{Definition, Found, Matches};
+use index::grep::GrepOptions;
 use index::{Index, Query, Stage, SymbolAnswer};
 use models::Role;
 use std::io::IsTerminal;
@@ -80,16 +81,12 @@ impl Code for IndexedCode {
         files: &mut dyn Iterator<Item = (String, Vec<u8>)>,
         limit: usize,
     ) -> Result<Matches, String> {
-        let options = index::grep::Options { matches_max: limit, ..Default::default() };
-        let matcher = index::grep::Matcher::new(pattern, &options).map_err(|error| error.to_string())?;
-        let mut found = index::grep::Matches::default();
-        for (path, bytes) in files {
-            index::grep::grep_bytes(&matcher, &path, &bytes, &mut found);
-        }
+        let options = GrepOptions { matches_max: limit, ..GrepOptions::default() };
+        let found = index::grep::grep(files, pattern, &options).map_err(|error| error.to_string())?;
         Ok(Matches {
-            lines: found.lines.into_iter().map(|line| (line.path, line.line, line.text)).collect(),
+            lines: found.matches.into_iter().map(|line| (line.path, line.line, line.text)).collect(),
             truncated: found.truncated,
-            note: matcher.note().map(str::to_owned),
+            note: (!found.notes.is_empty()).then(|| found.notes.join("; ")),
         })
     }
 

@@ -133,6 +133,6 @@ impl index::Embedder for MiniLm {
     }
 
     fn embed(&self, texts: &[String]) -> Result<Vec<Vec<f32>>, index::EmbedError> {
-        self.embedder.embed(texts).map_err(|error| index::EmbedError::new(error.to_string()))
+        self.embedder.embed(texts).map_err(|error| index::EmbedError::Failed(error.to_string()))
     }
 }

@@ -65,7 +65,9 @@ impl Job {
     pub fn run(self, state: &State, cancel: &AtomicBool) -> Result<Exit, Fatal> {
         let repo = repository(&self.args.repo)?;
         // Whatever must refuse refuses before anything is loaded or started.
-        let policy = read_policy(self.args.policy.as_deref(), &repo)?;
+        let policy = Policy::load(self.args.policy.as_deref(), &repo).map_err(|error| {
+            Fatal::config(error, "no session starts with a policy that does not load; correct the file")
+        })?;
         let plan = self.args.verify.as_deref().map(read_plan).transpose()?;
         for left in sandbox::reap(&state.boxes())? {
             eprintln!("note: buried box {} that an earlier run left behind", left.id);
@@ -212,20 +214,6 @@ fn read_task(typed: &str) -> Result<String, Fatal> {
         return Err(Fatal::config(error, "say what to do: cloister run \"make the failing test pass\""));
     }
     Ok(task)
-}
-
-/// The administrator's policy (or the built-in one), tightened by the repository's own.
-fn read_policy(administrator: Option<&Path>, repo: &Path) -> Result<Policy, Fatal> {
-    let hint = "no session starts with a policy that does not load; correct the file";
-    let policy = match administrator {
-        None => Policy::builtin(),
-        Some(path) => Policy::parse(&path.display().to_string(), &read(path)?).map_err(|error| Fatal::config(error, hint))?,
-    };
-    let project = repo.join(".cloister/policy.toml");
-    if !project.exists() {
-        return Ok(policy);
-    }
-    policy.tightened(".cloister/policy.toml", &read(&project)?).map_err(|error| Fatal::config(error, hint))
 }
 
 fn read_plan(path: &Path) -> Result<Plan, Fatal> {
