@@ -95,7 +95,8 @@ pub(crate) fn child(dir: &OwnedFd, name: &OsStr) -> io::Result<Option<Inode>> {
 /// The names in a directory, without `.` and `..`, in no order.
 pub(crate) fn names(dir: &OwnedFd) -> io::Result<Vec<OsString>> {
     let mut names = Vec::new();
-    for entry in Dir::read_from(dir)? {
+    let readable = rustix::fs::openat(dir, ".", OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
+    for entry in Dir::new(readable)? {
         let entry = entry?;
         let name = entry.file_name().to_bytes();
         if name != b"." && name != b".." {

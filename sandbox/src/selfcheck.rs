@@ -14,11 +14,11 @@ use crate::view::View;
 const SCRIPT: &str = "
 cat /proc/self/status /proc/net/dev || exit 3
 if unshare --user true 2>/dev/null; then echo 'Attack: user namespace'; fi
-if : 2>/dev/null > /usr/.cloister-attack; then echo 'Attack: write to /usr'; fi
-if : 2>/dev/null > /.cloister-attack; then echo 'Attack: write to the root'; fi
-if : 2>/dev/null > /proc/sys/kernel/core_pattern; then echo 'Attack: write to /proc/sys'; fi
+if true 2>/dev/null > /usr/.cloister-attack; then echo 'Attack: write to /usr'; fi
+if true 2>/dev/null > /.cloister-attack; then echo 'Attack: write to the root'; fi
+if true 2>/dev/null > /proc/sys/kernel/core_pattern; then echo 'Attack: write to /proc/sys'; fi
 if chmod 0666 /dev/null 2>/dev/null; then echo 'Attack: change /dev/null'; fi
-: > .cloister-selfcheck && rm .cloister-selfcheck || exit 4
+true > .cloister-selfcheck && rm .cloister-selfcheck || exit 4
 echo 'Done: yes'
 ";
 
