@@ -1,0 +1,277 @@
+//! Attacks on a log, and crashes.
+
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+
+use serde_json::json;
+use tempfile::TempDir;
+
+use super::*;
+
+fn key() -> Key {
+    Key::from_bytes([7; 32])
+}
+
+struct Bench {
+    dir: TempDir,
+}
+
+impl Bench {
+    fn new() -> Bench {
+        Bench { dir: tempfile::tempdir().unwrap() }
+    }
+
+    fn path(&self) -> PathBuf {
+        self.dir.path().join("session.jsonl")
+    }
+
+    /// A log of a header and `events` records.
+    fn log(&self, events: u64) -> Log {
+        let mut log = Log::create(&self.path(), key(), json!({ "session": "s1" })).unwrap();
+        for n in 0..events {
+            log.append("event", json!({ "b": n, "a": "ü\n" }), Some(n), Durability::Buffered).unwrap();
+        }
+        log
+    }
+
+    fn ending(&self, head: Option<&Head>) -> Ending {
+        verify(&self.path(), &key(), head).unwrap().ending
+    }
+
+    fn rewrite(&self, change: impl Fn(&mut Vec<&str>)) {
+        let text = fs::read_to_string(self.path()).unwrap();
+        let mut lines: Vec<&str> = text.lines().collect();
+        change(&mut lines);
+        fs::write(self.path(), lines.join("\n") + "\n").unwrap();
+    }
+
+    #[track_caller]
+    fn assert_broken_at(&self, expected: u64) {
+        match self.ending(None) {
+            Ending::Broken { record, .. } => assert_eq!(record, expected),
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+#[test]
+fn a_log_reads_back_as_it_was_written_and_verifies() {
+    let bench = Bench::new();
+    let head = bench.log(2).seal().unwrap();
+    let report = verify(&bench.path(), &key(), Some(&head)).unwrap();
+    assert_eq!(report, Report { records: 4, ending: Ending::Whole, sealed: true, head: Some(head.clone()) });
+    let kinds: Vec<_> = read(&bench.path()).unwrap().map(|r| (r.as_ref().unwrap().n, r.unwrap().kind)).collect();
+    assert_eq!(kinds, [(0, "header".into()), (1, "event".into()), (2, "event".into()), (3, "sealed".into())]);
+    let first = fs::read_to_string(bench.path()).unwrap().lines().nth(1).unwrap().to_owned();
+    assert!(first.contains(r#""body":{"a":"ü\n","b":0},"kind":"event","mac":""#), "{first}");
+    assert_eq!(head.to_string().parse::<Head>().unwrap(), head);
+    assert!("4:xyz".parse::<Head>().is_err());
+}
+
+#[test]
+fn every_change_of_one_byte_is_detected() {
+    let bench = Bench::new();
+    drop(bench.log(1));
+    let good = fs::read(bench.path()).unwrap();
+    for at in 0..good.len() {
+        for byte in 0..=255 {
+            if byte == good[at] {
+                continue;
+            }
+            let mut bad = good.clone();
+            bad[at] = byte;
+            assert_ne!(ending_of(&bad), Ending::Whole, "byte {at} changed to {byte}");
+        }
+    }
+}
+
+fn ending_of(bytes: &[u8]) -> Ending {
+    read::verify_from(read::Lines { file: bytes }, &key(), None).unwrap().ending
+}
+
+#[test]
+fn every_truncation_is_a_torn_tail_or_fewer_records_and_the_head_shows_it() {
+    let bench = Bench::new();
+    let head = bench.log(3).seal().unwrap();
+    let good = fs::read(bench.path()).unwrap();
+    for length in 0..good.len() {
+        fs::write(bench.path(), &good[..length]).unwrap();
+        let boundary = length == 0 || good[length - 1] == b'\n';
+        let report = verify(&bench.path(), &key(), None).unwrap();
+        assert!(report.records < 5);
+        match report.ending {
+            Ending::Whole => assert!(boundary),
+            Ending::TornTail { bytes } => assert!(!boundary && bytes > 0),
+            Ending::Broken { .. } => panic!("a truncation at {length} is not a change"),
+        }
+        assert!(matches!(bench.ending(Some(&head)), Ending::Broken { .. }), "with the head, {length} bytes are too few");
+    }
+}
+
+#[test]
+fn deletion_reordering_insertion_and_replay_are_detected() {
+    let cases: [(&str, fn(&mut Vec<&str>)); 4] = [
+        ("deletion", |lines| { lines.remove(2); }),
+        ("reordering", |lines| lines.swap(2, 3)),
+        ("replay", |lines| lines.insert(2, lines[1])),
+        ("a blank line", |lines| lines.insert(2, "")),
+    ];
+    for (what, change) in cases {
+        let bench = Bench::new();
+        drop(bench.log(4));
+        bench.rewrite(change);
+        eprintln!("{what}");
+        bench.assert_broken_at(2);
+    }
+}
+
+#[test]
+fn another_key_does_not_verify() {
+    let bench = Bench::new();
+    drop(bench.log(1));
+    let other = verify(&bench.path(), &Key::from_bytes([8; 32]), None).unwrap();
+    assert_eq!((other.records, other.head), (0, None));
+}
+
+#[test]
+fn nothing_follows_the_seal() {
+    let bench = Bench::new();
+    let mut log = bench.log(1);
+    log.seal().unwrap();
+    assert!(matches!(log.append("late", json!({}), None, Durability::Buffered), Err(AppendError::Sealed)));
+    drop(log);
+    assert!(matches!(Log::resume(&bench.path(), key()), Err(ResumeError::Sealed)));
+}
+
+#[test]
+fn a_torn_tail_is_repaired_and_the_repair_is_recorded() {
+    let bench = Bench::new();
+    drop(bench.log(2));
+    let mut torn = fs::read(bench.path()).unwrap();
+    let whole = torn.len();
+    torn.extend_from_slice(br#"{"at_ms":17"#);
+    fs::write(bench.path(), &torn).unwrap();
+    let mut log = Log::resume(&bench.path(), key()).unwrap();
+    assert_eq!(log.append("event", json!({}), None, Durability::Synced).unwrap(), 4);
+    drop(log);
+    assert!(fs::read(bench.path()).unwrap().starts_with(&torn[..whole]));
+    let repaired = read(&bench.path()).unwrap().nth(3).unwrap().unwrap();
+    assert_eq!((repaired.kind.as_str(), repaired.body), ("repaired", json!({ "cut_bytes": 11 })));
+    assert_eq!(bench.ending(None), Ending::Whole);
+}
+
+#[test]
+fn a_broken_log_is_not_continued() {
+    let bench = Bench::new();
+    drop(bench.log(2));
+    bench.rewrite(|lines| { lines.remove(1); });
+    assert!(matches!(Log::resume(&bench.path(), key()), Err(ResumeError::Broken { record: 1, .. })));
+}
+
+#[test]
+fn a_log_has_one_writer_and_is_never_replaced() {
+    let bench = Bench::new();
+    let log = bench.log(1);
+    assert!(matches!(Log::resume(&bench.path(), key()), Err(ResumeError::Io(_))));
+    assert!(matches!(Log::create(&bench.path(), key(), json!({})), Err(CreateError::Io(_))));
+    drop(log);
+    Log::resume(&bench.path(), key()).unwrap();
+}
+
+#[test]
+fn a_record_that_is_too_long_or_has_its_cause_after_it_is_refused_and_changes_nothing() {
+    let bench = Bench::new();
+    let mut log = bench.log(1);
+    let long = json!("x".repeat(RECORD_BYTES_MAX));
+    assert!(matches!(log.append("event", long, None, Durability::Buffered), Err(AppendError::TooLong(_))));
+    let early = log.append("event", json!({}), Some(2), Durability::Buffered);
+    assert!(matches!(early, Err(AppendError::Parent { parent: 2, n: 2 })));
+    assert_eq!(log.append("event", json!({}), Some(1), Durability::Buffered).unwrap(), 2);
+    assert_eq!(bench.ending(None), Ending::Whole);
+}
+
+#[test]
+fn unusual_values_survive_the_round_trip_and_floats_become_strings() {
+    let bench = Bench::new();
+    let mut log = bench.log(0);
+    let body = json!({ "f": [0.1, 1e300, 1.0], "i": [u64::MAX, i64::MIN], "s": "\u{2028}\u{7f}\\\"", "n": null });
+    log.append("event", body, None, Durability::Buffered).unwrap();
+    assert_eq!(bench.ending(None), Ending::Whole);
+    let read_back = read(&bench.path()).unwrap().nth(1).unwrap().unwrap().body;
+    let expected = json!({ "f": ["0.1", "1e+300", "1.0"], "i": [u64::MAX, i64::MIN], "s": "\u{2028}\u{7f}\\\"", "n": null });
+    assert_eq!(read_back, expected);
+}
+
+#[test]
+fn a_body_too_deep_to_be_read_back_is_refused() {
+    let bench = Bench::new();
+    let mut log = bench.log(0);
+    let nested = |levels| (0..levels).fold(json!(1), |inner, _| json!([inner]));
+    assert!(matches!(log.append("event", nested(101), None, Durability::Buffered), Err(AppendError::TooDeep)));
+    log.append("event", nested(100), None, Durability::Buffered).unwrap();
+    assert_eq!(bench.ending(None), Ending::Whole);
+}
+
+#[test]
+fn the_key_is_made_once_and_is_private() {
+    let home = tempfile::tempdir().unwrap();
+    let home = home.path().join("deep/home");
+    let first = Key::load_or_create(&home).unwrap();
+    let second = Key::load_or_create(&home).unwrap();
+    assert_eq!(first.mac("x"), second.mac("x"));
+    let path = home.join(KEY_FILE);
+    assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+    assert_eq!(fs::read_dir(&home).unwrap().count(), 1, "no draft stays behind");
+    assert_eq!(format!("{first:?}"), "Key(..)");
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).unwrap();
+    assert!(matches!(Key::load_or_create(&home), Err(KeyError::NotPrivate(_))));
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
+    fs::write(&path, b"short").unwrap();
+    assert!(matches!(Key::load_or_create(&home), Err(KeyError::Malformed(_))));
+}
+
+/// Not a test of its own: the child of the test below, which appends until it is killed.
+#[test]
+fn child_that_appends_until_it_is_killed() {
+    let Some(path) = std::env::var_os("CLOISTER_AUDIT_TEST_CHILD") else { return };
+    let mut log = Log::create(path.as_ref(), key(), json!({})).unwrap();
+    for n in 0.. {
+        log.append("event", json!({ "n": n, "pad": "x".repeat(n % 5000) }), None, Durability::Buffered).unwrap();
+        if n == 20 {
+            println!("twenty are written");
+        }
+    }
+}
+
+#[test]
+fn a_log_whose_writer_was_killed_verifies_up_to_its_last_whole_line() {
+    for round in 0..4 {
+        let bench = Bench::new();
+        let mut child = Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "audit::tests::child_that_appends_until_it_is_killed", "--nocapture"])
+            .env("CLOISTER_AUDIT_TEST_CHILD", bench.path())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut out = BufReader::new(child.stdout.take().unwrap());
+        let mut line = String::new();
+        while !line.contains("twenty are written") {
+            line.clear();
+            assert!(out.read_line(&mut line).unwrap() > 0, "the child ended early");
+        }
+        std::thread::sleep(std::time::Duration::from_millis(round * 7));
+        child.kill().unwrap();
+        child.wait().unwrap();
+        let bytes = fs::read(bench.path()).unwrap();
+        let whole_lines = bytes.iter().filter(|b| **b == b'\n').count() as u64;
+        let report = verify(&bench.path(), &key(), None).unwrap();
+        assert_eq!(report.records, whole_lines);
+        assert!(!matches!(report.ending, Ending::Broken { .. }), "{report:?}");
+        let mut log = Log::resume(&bench.path(), key()).unwrap();
+        log.append("event", json!({}), None, Durability::Synced).unwrap();
+        assert_eq!(bench.ending(None), Ending::Whole);
+    }
+}
