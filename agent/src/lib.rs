@@ -5,4 +5,5 @@
 
 pub mod audit;
 pub mod budget;
+pub mod gate;
 pub mod text;

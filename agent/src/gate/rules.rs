@@ -1,0 +1,229 @@
+//! When does one rule match?
+
+use globset::GlobMatcher;
+
+use super::path::{can_meet, twin, with_ancestors};
+use super::shell::{Script, Word};
+use super::{Access, Verdict};
+
+/// What all rules have.
+#[derive(Debug, Clone)]
+pub(super) struct Rule {
+    pub id: String,
+    pub verdict: Verdict,
+    pub why: String,
+    pub instead: String,
+    pub from_project: bool,
+}
+
+/// A rule about kinds of action.
+#[derive(Debug, Clone)]
+pub(super) struct ToolRule {
+    pub rule: Rule,
+    pub tools: Vec<String>,
+}
+
+impl ToolRule {
+    pub(super) fn matches(&self, tool: &str) -> bool {
+        self.tools.iter().any(|t| t == tool)
+    }
+}
+
+/// A rule about paths.
+#[derive(Debug, Clone)]
+pub(super) struct PathRule {
+    pub rule: Rule,
+    pub access: Vec<Access>,
+    pub globs: Vec<(String, GlobMatcher)>,
+}
+
+impl PathRule {
+    /// `path` is in normal form. A rule that tightens also covers what lies below a path that it names, the path's
+    /// look-alikes, and, when `pattern` says that the shell will expand it, whatever it can expand to.
+    pub(super) fn matches(&self, access: Access, path: &str, pattern: bool) -> bool {
+        if !self.access.contains(&access) {
+            return false;
+        }
+        if self.rule.verdict == Verdict::Allow {
+            let top = path == "." && access == Access::Read;
+            return top || self.globs.iter().any(|(_, glob)| glob.is_match(path));
+        }
+        if pattern && self.globs.iter().any(|(text, _)| can_meet(path, text)) {
+            return true;
+        }
+        let twin = twin(path);
+        let mut spellings = with_ancestors(path).chain(with_ancestors(&twin));
+        spellings.any(|p| self.globs.iter().any(|(_, glob)| glob.is_match(p)))
+    }
+}
+
+/// One place in the beginning of a command.
+#[derive(Debug, Clone)]
+pub(super) enum Slot {
+    /// One of these words.
+    OneOf(Vec<String>),
+    /// `{lines}`: what sed prints: `5p`, `1,20p`, `10,$p`.
+    Lines,
+    /// `{script}`: a Python file in the workspace.
+    Script,
+}
+
+impl Slot {
+    fn accepts(&self, word: &str) -> bool {
+        match self {
+            Slot::OneOf(words) => words.iter().any(|w| w == word),
+            Slot::Lines => is_line_range(word),
+            Slot::Script => word.ends_with(".py") && !word.starts_with('-'),
+        }
+    }
+
+    fn usage(&self) -> &str {
+        match self {
+            Slot::OneOf(words) => words.first().map_or("", String::as_str),
+            Slot::Lines => "1,20p",
+            Slot::Script => "FILE.py",
+        }
+    }
+}
+
+/// What may follow the beginning.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Rest {
+    Any,
+    Nothing,
+    /// No options.
+    Operands,
+}
+
+/// A rule about commands.
+#[derive(Debug, Clone)]
+pub(super) struct CommandRule {
+    pub rule: Rule,
+    pub argv: Vec<Slot>,
+    pub rest: Rest,
+    /// Options that take the command out of an allow rule.
+    pub without: Vec<String>,
+    /// A deny or ask rule matches only with one of these options, if there are any here.
+    pub with: Vec<String>,
+    /// As `with`, but only before the first word that is no option.
+    pub with_leading: Vec<String>,
+    pub operands_max: Option<usize>,
+    /// The first operand is a pattern and no path.
+    pub pattern_first: bool,
+}
+
+impl CommandRule {
+    /// Whether this rule speaks for a command that is proven simple. Project rules only tighten, so they do not.
+    pub(super) fn clears(&self, words: &[Word]) -> bool {
+        if self.rule.from_project || self.rule.verdict == Verdict::Deny || words.len() < self.argv.len() {
+            return false;
+        }
+        let (begin, rest) = words.split_at(self.argv.len());
+        let begins = begin.iter().zip(&self.argv).all(|(w, slot)| w.known && !w.glob && slot.accepts(&w.text));
+        begins && self.rest_is_allowed(rest)
+    }
+
+    fn rest_is_allowed(&self, rest: &[Word]) -> bool {
+        let operands = rest.iter().filter(|w| !w.text.starts_with('-')).count();
+        // What a pattern of the shell expands to is not known: a file can be named like an option, and one
+        // pattern can be many operands.
+        let strict = !self.without.is_empty() || self.rest != Rest::Any;
+        let loose_pattern = rest.iter().any(|w| w.glob && (self.operands_max.is_some() || strict && w.text.starts_with(['*', '?', '['])));
+        let fits = match self.rest {
+            Rest::Any => true,
+            Rest::Nothing => rest.is_empty(),
+            Rest::Operands => operands == rest.len(),
+        };
+        let uses_forbidden = rest.iter().any(|w| self.without.iter().any(|option| uses(option, &w.text)));
+        fits && !loose_pattern && !uses_forbidden && self.operands_max.is_none_or(|max| operands <= max)
+    }
+
+    /// Whether this rule finds its danger in a command that stands anywhere in a script.
+    pub(super) fn finds(&self, words: &[Word]) -> bool {
+        let Some(name) = words.first() else { return false };
+        if !self.program_is(program(&name.text)) {
+            return false;
+        }
+        let args = &words[1..];
+        let rest = &self.argv[1..];
+        let begins = |from: &[Word]| from.len() >= rest.len() && from.iter().zip(rest).all(|(w, slot)| slot.accepts(&w.text));
+        if !begins(args) && !begins(after_global_options(program(&name.text), args)) {
+            return false;
+        }
+        let leading = args.iter().take_while(|w| w.text.starts_with('-'));
+        let anywhere = args.iter().any(|w| self.with.iter().any(|option| uses(option, &w.text)));
+        let ahead = leading.into_iter().any(|w| self.with_leading.iter().any(|option| uses(option, &w.text)));
+        (self.with.is_empty() && self.with_leading.is_empty()) || anywhere || ahead
+    }
+
+    /// Whether the rule has something to say about an example: an allow rule, that it clears a part of it.
+    pub(super) fn matches_example(&self, command: &str) -> bool {
+        let script = Script::read(command);
+        if self.rule.verdict != Verdict::Allow {
+            return script.found.iter().chain(&script.wrapped).any(|words| self.finds(words));
+        }
+        let as_administrator = CommandRule { rule: Rule { from_project: false, ..self.rule.clone() }, ..self.clone() };
+        script.proven.is_ok_and(|parts| parts.iter().any(|words| as_administrator.clears(words)))
+    }
+
+    pub(super) fn program_is(&self, name: &str) -> bool {
+        self.argv.first().is_some_and(|slot| slot.accepts(name))
+    }
+
+    /// How a command begins that this rule allows.
+    pub(super) fn usage(&self) -> String {
+        self.argv.iter().map(Slot::usage).collect::<Vec<_>>().join(" ")
+    }
+
+    /// What a command must not have, in words.
+    pub(super) fn limits(&self) -> Option<String> {
+        (!self.without.is_empty()).then(|| format!(" (without {})", self.without.join(", ")))
+    }
+
+    /// The index of the word that is a pattern, when there is one for certain: grep takes the first operand as its
+    /// pattern unless an option gave one.
+    pub(super) fn pattern_at(&self, words: &[Word]) -> Option<usize> {
+        let args = words.iter().enumerate().skip(self.argv.len());
+        let given = args.clone().any(|(_, w)| ["-e", "-f", "--regexp", "--file"].iter().any(|option| uses(option, &w.text)));
+        let first = args.into_iter().find(|(_, w)| !w.text.starts_with('-')).map(|(at, _)| at);
+        first.filter(|_| self.pattern_first && !given)
+    }
+}
+
+/// `/usr/bin/git` is `git`.
+fn program(name: &str) -> &str {
+    name.rsplit('/').next().unwrap_or(name)
+}
+
+/// Whether an argument uses an option: a long one also by an unambiguous beginning, a short one also inside a
+/// cluster. Errs towards yes.
+fn uses(option: &str, arg: &str) -> bool {
+    if let Some(long) = option.strip_prefix("--") {
+        let given = arg.strip_prefix("--").map(|a| a.split('=').next().unwrap_or(a));
+        return given.is_some_and(|given| !given.is_empty() && long.starts_with(given));
+    }
+    match option.strip_prefix('-') {
+        Some(letter) if letter.chars().count() == 1 => arg.starts_with('-') && !arg.starts_with("--") && arg.contains(letter),
+        _ => arg.starts_with(option),
+    }
+}
+
+/// The arguments from the subcommand on: `git -C dir -c key=value reset` begins with `reset`.
+fn after_global_options<'a>(program: &str, args: &'a [Word]) -> &'a [Word] {
+    const WITH_VALUE: [&str; 6] = ["-C", "-c", "--git-dir", "--work-tree", "--namespace", "--config-env"];
+    let mut at = 0;
+    while let Some(word) = args.get(at).filter(|w| w.text.starts_with(['-', '+'])) {
+        let value_follows = program == "git" && WITH_VALUE.contains(&word.text.as_str());
+        at += 1 + usize::from(value_follows);
+    }
+    args.get(at..).unwrap_or_default()
+}
+
+/// `N p`, `N,M p` or `N,$ p` for sed, and nothing else that sed can do.
+fn is_line_range(word: &str) -> bool {
+    let number = |n: &str| !n.is_empty() && n.len() < 10 && n.bytes().all(|b| b.is_ascii_digit());
+    match word.strip_suffix('p').map(|range| range.split_once(',').unwrap_or((range, "1"))) {
+        Some((from, to)) => number(from) && (number(to) || to == "$"),
+        None => false,
+    }
+}

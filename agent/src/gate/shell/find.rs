@@ -1,0 +1,139 @@
+//! Which commands stand anywhere in this script, whether or not they would run?
+//!
+//! Errs towards finding too much: of a wrapper (`env`, `sudo`, `xargs`, ..) every word after the first may begin a
+//! command, and where another shell is started every text may be its script.
+
+use tree_sitter::Node;
+
+use super::{Access, DEPTH_MAX, Doubt, PARTS_MAX, Word, tree};
+
+/// Programs that run the program named by their arguments.
+const WRAPPERS: [&str; 31] = [
+    "env", "sudo", "doas", "su", "nice", "ionice", "nohup", "timeout", "setsid", "stdbuf", "time", "command", "builtin", "exec",
+    "xargs", "parallel", "watch", "busybox", "toybox", "script", "chroot", "unshare", "nsenter", "flock", "strace", "ltrace",
+    "taskset", "chrt", "runuser", "coproc", "caffeinate",
+];
+
+/// Programs and builtins that read shell text from their arguments or their input.
+const SHELLS: [&str; 13] = ["sh", "bash", "dash", "zsh", "ksh", "mksh", "ash", "fish", "eval", "trap", "ssh", "at", "batch"];
+
+/// Words of one wrapper that are looked at.
+const WRAPPED_WORDS_MAX: usize = 256;
+
+/// What was found.
+#[derive(Debug, Default)]
+pub(super) struct Found {
+    pub commands: Vec<Vec<Word>>,
+    pub wrapped: Vec<Vec<Word>>,
+    pub redirects: Vec<(Access, Word)>,
+    /// Why there may be more than was found.
+    pub doubt: Option<Doubt>,
+}
+
+/// Everything in the script and in the scripts inside it. A text inside that cannot be read leaves a doubt, and
+/// the search goes on: a named danger says more than a doubt.
+pub(super) fn find(script: &str) -> Found {
+    let mut found = Found::default();
+    let mut waiting = vec![(script.to_owned(), 0)];
+    let mut scripts = 0;
+    while let Some((script, depth)) = waiting.pop() {
+        scripts += 1;
+        let read = match (depth > DEPTH_MAX, scripts > PARTS_MAX) {
+            (true, _) => Err(Doubt::TooDeep),
+            (_, true) => Err(Doubt::TooManyParts),
+            _ => one_script(&script, &mut found),
+        };
+        match read {
+            Ok(inner) => waiting.extend(inner.into_iter().map(|text| (text, depth + 1))),
+            Err(doubt) => found.doubt = found.doubt.or(Some(doubt)),
+        }
+        if scripts > PARTS_MAX {
+            break;
+        }
+    }
+    found
+}
+
+/// Adds what stands in one script; returns the texts that may be scripts themselves.
+fn one_script(script: &str, found: &mut Found) -> Result<Vec<String>, Doubt> {
+    let tree = tree::parse(script)?;
+    let mut commands = Vec::new();
+    let mut bodies = Vec::new();
+    for node in tree::preorder(&tree) {
+        match node.kind() {
+            "command" => commands.push(tree::words(node, script)),
+            // `export`, `declare`, `unset`, `[`: builtins that the grammar knows by name.
+            "declaration_command" | "unset_command" | "test_command" => commands.push(tree::words(node, script)),
+            "file_redirect" => commands.extend(redirect(node, script, &mut found.redirects)),
+            "heredoc_body" => bodies.push(script[node.byte_range()].to_owned()),
+            "herestring_redirect" => bodies.extend(tree::children(node).last().map(|n| tree::literal(*n, script).text)),
+            _ => {}
+        }
+        if found.commands.len() + commands.len() > PARTS_MAX {
+            return Err(Doubt::TooManyParts);
+        }
+    }
+    commands.retain(|words| !words.is_empty());
+    let starts_shell = commands.iter().any(|words| starts_shell(words));
+    let mut inner = if starts_shell { bodies } else { Vec::new() };
+    let wrapped = &mut found.wrapped;
+    for words in &commands {
+        let wraps = WRAPPERS.contains(&program(&words[0]));
+        if words.len() > WRAPPED_WORDS_MAX && (wraps || program(&words[0]) == "find") {
+            return Err(Doubt::TooManyParts);
+        }
+        for (at, word) in words.iter().enumerate().skip(1) {
+            if wraps || executes_next(&words[0], &words[at - 1]) {
+                wrapped.push(words[at..].to_vec());
+            }
+            if (wraps || starts_shell) && looks_like_script(&word.text) {
+                inner.push(word.text.clone());
+            }
+        }
+        // `sh -c reboot`: one plain word is a script too.
+        if SHELLS.contains(&program(&words[0])) {
+            wrapped.extend(words[1..].iter().take(WRAPPED_WORDS_MAX).map(|w| vec![w.clone()]));
+        }
+    }
+    found.commands.extend(commands);
+    Ok(inner)
+}
+
+/// Whether a command is a shell, or may start one as a wrapper does.
+fn starts_shell(words: &[Word]) -> bool {
+    let name = program(&words[0]);
+    let may_start = WRAPPERS.contains(&name) || name == "find";
+    let reach = if may_start { words } else { &words[..1] };
+    reach.iter().any(|w| SHELLS.contains(&program(w)))
+}
+
+/// The last part of a path is the program's name.
+fn program(word: &Word) -> &str {
+    word.text.rsplit('/').next().unwrap_or(&word.text)
+}
+
+/// `find . -exec PROGRAM`.
+fn executes_next(name: &Word, before: &Word) -> bool {
+    program(name) == "find" && ["-exec", "-execdir", "-ok", "-okdir"].contains(&before.text.as_str())
+}
+
+fn looks_like_script(text: &str) -> bool {
+    text.contains(|c: char| c.is_whitespace() || ";|&$`()<>{}".contains(c))
+}
+
+/// Notes the file of a redirection. The grammar takes the words that follow it for more files, though to bash they
+/// are a command's words: these are returned.
+fn redirect(node: Node<'_>, script: &str, redirects: &mut Vec<(Access, Word)>) -> Option<Vec<Word>> {
+    let mut cursor = node.walk();
+    let mut targets = node.children_by_field_name("destination", &mut cursor).map(|n| tree::literal(n, script));
+    let operator = tree::children(node).into_iter().find(|n| !n.is_named()).map(|n| n.kind());
+    let access = if operator == Some("<") || operator == Some("<&") { Access::Read } else { Access::Write };
+    if let Some(target) = targets.next() {
+        let duplicates = matches!(operator, Some(">&" | "<&")) && target.text.bytes().all(|b| b.is_ascii_digit() || b == b'-');
+        if !duplicates && target.text != "/dev/null" {
+            redirects.push((access, target));
+        }
+    }
+    let words: Vec<_> = targets.collect();
+    (!words.is_empty()).then_some(words)
+}
