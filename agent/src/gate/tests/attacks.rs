@@ -37,10 +37,9 @@ fn the_forbidden_command_is_found_behind_wrappers_and_in_shells() {
     for command in hidden {
         found(command, "danger.delete");
     }
-    let nested = (0..8).fold("rm x\n".to_owned(), |inner, level| format!("sh <<E{level}\n{inner}E{level}\n"));
-    found(&nested, "danger.delete");
-    let deeper = format!("sh <<E\n{nested}E\n");
-    assert_eq!(Script::read(&deeper).proven, Err(Doubt::TooDeep), "nine shells are one too many");
+    let nested = |levels| (0..levels).fold("rm x\n".to_owned(), |inner, level| format!("sh <<E{level}\n{inner}E{level}\n"));
+    found(&nested(8), "danger.delete");
+    assert_eq!(Script::read(&nested(9)).proven, Err(Doubt::TooDeep), "nine shells are one too many");
     let quoted = (0..3).fold("rm x".to_owned(), |inner, _| format!("sh -c '{}'", inner.replace('\'', r"'\''")));
     found(&quoted, "danger.delete");
 }
