@@ -3,6 +3,7 @@
 //! Unknown keys are refused, and every rule is tried on its own examples. A policy that does not load starts no
 //! session.
 
+use std::collections::HashSet;
 use std::fs;
 use std::io::{self, Read};
 use std::path::Path;
@@ -204,6 +205,7 @@ impl Loading<'_> {
             let problem = format!("version {} is unknown, this program reads version 1", raw.version.get_ref());
             return Err(self.at_line(self.line(raw.version.span().start), problem));
         }
+        self.check_ids(&policy, &raw)?;
         for raw in raw.tool {
             let rule = self.tool(raw)?;
             policy.tools.push(rule);
@@ -216,7 +218,6 @@ impl Loading<'_> {
             let rule = self.command(raw)?;
             policy.commands.push(rule);
         }
-        self.check_ids(&policy)?;
         Ok(policy)
     }
 
@@ -239,7 +240,11 @@ impl Loading<'_> {
             return Err(self.bad(&raw.id, "access", "it is empty, so the rule matches nothing".into()));
         }
         let mut globs = Vec::new();
-        for text in raw.glob {
+        // A rule that tightens what is in a directory is about the directory too.
+        let directories = raw.glob.iter().filter_map(|g| g.strip_suffix("/**")).filter(|g| !g.is_empty() && *g != "**");
+        let directories: Vec<_> = directories.map(str::to_owned).collect();
+        let directories = if raw.verdict == Verdict::Allow { vec![] } else { directories };
+        for text in raw.glob.into_iter().chain(directories) {
             if text.len() > GLOB_BYTES_MAX || text.starts_with('/') || text.contains(['\\', '\0']) {
                 return Err(self.bad(&raw.id, "glob", format!("{text:?} must be relative, without backslashes, of at most {GLOB_BYTES_MAX} bytes")));
             }
@@ -337,15 +342,14 @@ impl Loading<'_> {
     }
 
     /// Two rules with one name would make a refusal ambiguous.
-    fn check_ids(&self, policy: &Policy) -> Result<(), PolicyError> {
+    fn check_ids(&self, policy: &Policy, raw: &RawPolicy) -> Result<(), PolicyError> {
         let tools = policy.tools.iter().map(|r| &r.rule);
         let rules = tools.chain(policy.paths.iter().map(|r| &r.rule)).chain(policy.commands.iter().map(|r| &r.rule));
-        let mut seen = std::collections::HashSet::new();
-        for rule in rules {
-            if !seen.insert(&rule.id) {
-                let at = self.text.rfind(&rule.id).unwrap_or(0);
-                let (file, rule) = (self.file.to_owned(), rule.id.clone());
-                return Err(PolicyError::Rule { file, line: self.line(at), rule, key: "id", problem: "another rule has this id".into() });
+        let mut seen: HashSet<&str> = rules.map(|r| r.id.as_str()).collect();
+        let ids = raw.tool.iter().map(|r| &r.id).chain(raw.path.iter().map(|r| &r.id)).chain(raw.command.iter().map(|r| &r.id));
+        for id in ids {
+            if !seen.insert(id.get_ref()) {
+                return Err(self.bad(id, "id", "another rule has this id".into()));
             }
         }
         Ok(())

