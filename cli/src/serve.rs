@@ -15,7 +15,7 @@ pub fn serve(args: Serve) -> Result<Exit, Fatal> {
     let stop = cancel_on_ctrl_c()?;
     eprintln!("loading {}", weights.name);
     let engine = local::load(&weights)?;
-    let backend = api::EngineBackend::new(engine, &weights.name);
+    let backend = api::Served { name: weights.name.clone(), engine };
     let name = weights.name.clone();
     let ready = move |address| eprintln!("serving {name} on http://{address}/v1; Ctrl-C stops");
     let hint = "choose another loopback address with --listen 127.0.0.1:PORT";

@@ -8,7 +8,8 @@
 //! - [`kv`]: which of those tokens were computed before;
 //! - [`model`]: the decoder itself, the only folder that knows candle;
 //! - [`tokenizer`]: text to ids and back;
-//! - [`embed`]: text to vectors, for the index.
+//! - [`embed`]: text to vectors, for the index;
+//! - [`api`]: all of it over HTTP, the only folder that knows axum.
 //!
 //! Invariants that hold across the folders:
 //!
@@ -17,6 +18,7 @@
 //! - Every accepted request ends in exactly one [`Event::Done`], errors and cancellations included.
 //! - Every size that a model file declares is checked against a limit before memory is taken for it.
 
+pub mod api;
 pub mod chat;
 pub mod embed;
 pub mod engine;
