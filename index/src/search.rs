@@ -6,7 +6,7 @@ use crate::embed::{Embedder, embed_checked};
 use crate::fuse::{factor, fuse, is_test_path, is_test_symbol, sort, spread};
 use crate::index::{ChunkKey, View};
 use crate::report::SkipReason;
-use crate::symbols::definition_at;
+use crate::symbols::{definition_at, is_asked_for};
 use crate::tokenize::query_words;
 
 /// A search answers with at most this many hits.
@@ -164,8 +164,7 @@ fn weigh(view: &View, key: ChunkKey, words: &[String], tests_asked: bool) -> f64
     let (path, record) = view.chunk(key);
     let symbol = record.symbol.as_deref();
     let is_test = is_test_path(path) || symbol.is_some_and(is_test_symbol);
-    let plain = symbol.and_then(|symbol| symbol.rsplit('.').next()).map(str::to_lowercase);
-    let defines = plain.is_some_and(|plain| words.contains(&plain));
+    let defines = symbol.and_then(|symbol| symbol.rsplit('.').next()).is_some_and(|name| is_asked_for(name, words));
     factor(is_test, tests_asked, defines)
 }
 

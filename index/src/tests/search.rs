@@ -224,3 +224,13 @@ fn one_chunk_of_every_file_comes_before_the_second_of_any() {
     assert_eq!(found.iter().take(2).filter(|path| *path == "many.py").count(), 1);
     assert_eq!(found.len(), 7);
 }
+
+#[test]
+fn a_name_of_all_the_words_comes_before_a_name_of_one_of_them() {
+    let bench = Bench::new(None);
+    bench.write("a.rs", "pub fn merge() { let merge = 1; let policy = merge; }\n");
+    bench.write("b.rs", "pub trait MergePolicy {\n    fn compute(&self);\n}\n");
+    let (index, _) = bench.index();
+    assert_eq!(paths(&index, "merge policy")[0], "b.rs");
+    assert_eq!(paths(&index, "where is merge")[0], "a.rs");
+}
