@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use crate::embed::{Embedder, embed_checked};
 use crate::fuse::{factor, fuse, is_test_path, is_test_symbol, sort, spread};
 use crate::index::{ChunkKey, View};
+use crate::prefix::{OutsideTree, is_within, normal_prefix};
 use crate::report::SkipReason;
 use crate::symbols::{definition_at, is_asked_for};
 use crate::tokenize::query_words;
@@ -102,7 +103,8 @@ pub(crate) fn search(view: &View, embedder: Option<&dyn Embedder>, query: &Query
     if words.is_empty() {
         return Err(SearchError::NoWords);
     }
-    let within = query.path_prefix.as_deref().map(normal_prefix).transpose()?.flatten();
+    let within = query.path_prefix.as_deref().map(normal_prefix).transpose();
+    let within = within.map_err(|OutsideTree(prefix)| SearchError::PathOutside(prefix))?.flatten();
     let limit = query.limit.clamp(1, HITS_MAX);
     let mut lanes = Lanes {
         view,
@@ -245,38 +247,7 @@ impl Lanes<'_> {
     }
 }
 
-/// Whether `path` is `within` or lies in it.
-fn is_within(path: &str, within: &str) -> bool {
-    path.strip_prefix(within).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
-}
-
-/// `./src/` is `src`; the root itself is no prefix at all.
-fn normal_prefix(prefix: &str) -> Result<Option<String>, SearchError> {
-    let outside = || SearchError::PathOutside(prefix.to_owned());
-    if prefix.starts_with('/') {
-        return Err(outside());
-    }
-    let parts: Vec<&str> = prefix.split('/').filter(|part| !part.is_empty() && *part != ".").collect();
-    if parts.contains(&"..") {
-        return Err(outside());
-    }
-    Ok((!parts.is_empty()).then(|| parts.join("/")))
-}
-
 fn head(text: &str, bytes: usize) -> &str {
     let cut = (0..=text.len().min(bytes)).rev().find(|&at| text.is_char_boundary(at)).unwrap_or(0);
     &text[..cut]
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_prefix_stays_inside_and_ends_at_a_border() {
-        assert_eq!(normal_prefix("./src//a/"), Ok(Some("src/a".to_owned())));
-        assert_eq!(normal_prefix("."), Ok(None));
-        assert!(normal_prefix("../x").is_err() && normal_prefix("/etc").is_err());
-        assert!(is_within("src/a.rs", "src") && is_within("src", "src") && !is_within("srcs/a.rs", "src"));
-    }
 }

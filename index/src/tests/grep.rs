@@ -77,6 +77,10 @@ fn a_directory_is_searched_without_what_the_index_would_not_take() {
     let answer = grep_dir(&bench.root, "needle", &GrepOptions::default()).unwrap();
     assert_eq!(answer.matches.len(), 1);
     assert_eq!(answer.matches[0].path, "src/a.rs");
+    bench.write("docs/b.md", "needle\n");
+    let within = |prefix: &str| GrepOptions { path_prefix: Some(prefix.to_owned()), ..Default::default() };
+    assert_eq!(grep_dir(&bench.root, "needle", &within("./docs")).unwrap().matches[0].path, "docs/b.md");
+    assert!(matches!(grep_dir(&bench.root, "needle", &within("../x")), Err(GrepError::PathOutside(_))));
     let missing = grep_dir(&bench.root.join("none"), "needle", &GrepOptions::default());
     assert!(matches!(missing, Err(GrepError::Directory { .. })));
 }

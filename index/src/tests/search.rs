@@ -234,3 +234,9 @@ fn a_name_of_all_the_words_comes_before_a_name_of_one_of_them() {
     assert_eq!(paths(&index, "merge policy")[0], "b.rs");
     assert_eq!(paths(&index, "where is merge")[0], "a.rs");
 }
+
+#[test]
+fn an_index_can_be_sent_to_and_shared_by_threads() {
+    fn check<T: Send + Sync>() {}
+    check::<crate::Index>();
+}
