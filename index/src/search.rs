@@ -121,7 +121,8 @@ pub(crate) fn search(view: &View, embedder: Option<&dyn Embedder>, query: &Query
     }
     let Lanes { notes, named, .. } = lanes;
 
-    let mut ranked = fuse(&[(1.0, text_lane.clone()), (SYMBOL_WEIGHT, symbol_lane.clone()), (1.0, vector_lane.clone())]);
+    let mut ranked =
+        fuse(&[(1.0, text_lane.clone()), (SYMBOL_WEIGHT, symbol_lane.clone()), (1.0, vector_lane.clone())]);
     let tests_asked = query.include_tests || words.iter().any(|word| word == "test" || word == "tests");
     for (key, score) in &mut ranked {
         *score *= weigh(view, *key, &words, tests_asked);

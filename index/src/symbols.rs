@@ -87,7 +87,8 @@ impl SymbolTable {
             found = matches(true);
         }
         found.sort_by_key(|place| (is_test_path(definition_at(files, *place).0), *place));
-        let mut found: Vec<SymbolDefinition> = found.iter().take(AMBIGUOUS_MAX).map(|place| owned(files, *place)).collect();
+        let mut found: Vec<SymbolDefinition> =
+            found.iter().take(AMBIGUOUS_MAX).map(|place| owned(files, *place)).collect();
         match found.len() {
             0 => SymbolAnswer::NotFound,
             1 => SymbolAnswer::Exact(found.remove(0)),
@@ -123,7 +124,8 @@ impl SymbolTable {
     /// not one of its words.
     fn weigh(&self, name: &str, asked: &HashSet<&str>) -> (f64, f64) {
         let all: Vec<String> = words(name).map(|word| word.text).collect();
-        let parts: HashSet<&str> = if all.len() > 1 { all[1..].iter() } else { all.iter() }.map(String::as_str).collect();
+        let parts: HashSet<&str> =
+            if all.len() > 1 { all[1..].iter() } else { all.iter() }.map(String::as_str).collect();
         let (mut matched, mut total) = (0.0, 0.0);
         for part in parts {
             let bearers = self.by_word.get(part).map_or(0, Vec::len) as f64;

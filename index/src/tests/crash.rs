@@ -130,7 +130,9 @@ fn check_damage(damage: impl Fn(&Path)) {
     let kept = bench.store.with_file_name("kept");
     copy(&bench.store, &kept);
     for file in pristine {
-        if file.ends_with("writer.lock") || file.ends_with(".tantivy-meta.lock") || file.ends_with(".tantivy-writer.lock")
+        if file.ends_with("writer.lock")
+            || file.ends_with(".tantivy-meta.lock")
+            || file.ends_with(".tantivy-writer.lock")
         {
             continue;
         }
@@ -141,6 +143,7 @@ fn check_damage(damage: impl Fn(&Path)) {
         index.search(&Query::new("function_3 argument")).unwrap();
         drop(index);
         let (index, report) = bench.index();
+        println!("{file:?}: rebuilt {:?}, notes {:?}", report.rebuilt, report.notes);
         assert_eq!(contents(&index), contents(&bench.cold()), "{file:?}: {report:?}");
         assert_eq!(paths(&index, "function_3")[0], "src/file_3.py", "{file:?}");
         assert!(matches!(index.symbol("function_3"), SymbolAnswer::Exact(_)));
@@ -235,6 +238,7 @@ fn a_refresh_that_is_killed_at_any_moment_is_recovered_by_the_next() {
         child.kill().unwrap();
         child.wait().unwrap();
         bench.open().search(&Query::new("function_3")).unwrap();
+        println!("round {round}: killed at generation {}", bench.open().status().generation);
         let (index, _) = bench.index();
         assert_eq!(contents(&index), contents(&bench.cold()), "round {round}");
         assert_eq!(index.status().notes, [] as [&str; 0], "round {round}");

@@ -12,7 +12,10 @@ fn found(files: &[(&str, &str)], pattern: &str, options: &GrepOptions) -> Vec<St
 fn a_pattern_matches_line_by_line() {
     let files = [("a.py", "import os\ndef f():\n    return 1\n"), ("b.py", "def g(): pass")];
     assert_eq!(found(&files, r"^def \w+", &GrepOptions::default()), ["a.py:2:def f():", "b.py:1:def g(): pass"]);
-    assert_eq!(found(&files, "RETURN", &GrepOptions { ignore_case: true, ..Default::default() }), ["a.py:3:    return 1"]);
+    assert_eq!(
+        found(&files, "RETURN", &GrepOptions { ignore_case: true, ..Default::default() }),
+        ["a.py:3:    return 1"]
+    );
     assert_eq!(found(&files, "o", &GrepOptions { word: true, ..Default::default() }), [] as [&str; 0]);
 }
 
