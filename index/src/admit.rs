@@ -120,14 +120,34 @@ pub(crate) fn is_secret_name(name: &str) -> bool {
         return !["example", "sample", "template", "dist", "defaults"].iter().any(|end| name.ends_with(end));
     }
     const NAMES: &[&str] = &[
-        "id_rsa", "id_dsa", "id_ecdsa", "id_ecdsa_sk", "id_ed25519", "id_ed25519_sk", ".netrc", "_netrc", ".pgpass",
-        ".npmrc", ".pypirc", ".htpasswd", ".git-credentials", ".dockercfg", ".dockerconfigjson", ".vault-token",
-        ".my.cnf", ".boto", ".s3cfg", "credentials.json", "secrets.json", "secrets.yml", "secrets.yaml",
-        "secrets.toml", "kubeconfig",
+        "id_rsa",
+        "id_dsa",
+        "id_ecdsa",
+        "id_ecdsa_sk",
+        "id_ed25519",
+        "id_ed25519_sk",
+        ".netrc",
+        "_netrc",
+        ".pgpass",
+        ".npmrc",
+        ".pypirc",
+        ".htpasswd",
+        ".git-credentials",
+        ".dockercfg",
+        ".dockerconfigjson",
+        ".vault-token",
+        ".my.cnf",
+        ".boto",
+        ".s3cfg",
+        "credentials.json",
+        "secrets.json",
+        "secrets.yml",
+        "secrets.yaml",
+        "secrets.toml",
+        "kubeconfig",
     ];
-    const ENDINGS: &[&str] = &[
-        ".pem", ".key", ".p12", ".pfx", ".jks", ".keystore", ".kdbx", ".ppk", ".tfstate", ".tfstate.backup", ".env",
-    ];
+    const ENDINGS: &[&str] =
+        &[".pem", ".key", ".p12", ".pfx", ".jks", ".keystore", ".kdbx", ".ppk", ".tfstate", ".tfstate.backup", ".env"];
     NAMES.contains(&name.as_str()) || ENDINGS.iter().any(|ending| name.ends_with(ending))
 }
 

@@ -73,7 +73,8 @@ pub(crate) fn is_test_path(path: &str) -> bool {
 /// Whether a definition is a test inside a file that is none: a Rust `mod tests`, a `test_` function.
 pub(crate) fn is_test_symbol(qualified: &str) -> bool {
     let mut names = qualified.split('.');
-    names.clone().any(|name| matches!(name, "tests" | "test")) || names.next_back().is_some_and(|name| name.starts_with("test_"))
+    names.clone().any(|name| matches!(name, "tests" | "test"))
+        || names.next_back().is_some_and(|name| name.starts_with("test_"))
 }
 
 #[cfg(test)]
@@ -96,7 +97,9 @@ mod tests {
 
     #[test]
     fn tests_are_known_by_their_place_or_name() {
-        for path in ["tests/a.rs", "src/test_a.py", "a_test.go", "a.test.ts", "x.spec.js", "src/ATest.java", "conftest.py"] {
+        for path in
+            ["tests/a.rs", "src/test_a.py", "a_test.go", "a.test.ts", "x.spec.js", "src/ATest.java", "conftest.py"]
+        {
             assert!(is_test_path(path), "{path}");
         }
         for path in ["src/attest.rs", "latest/a.py", "contest.go", "src/testimony.py"] {

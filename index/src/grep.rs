@@ -11,6 +11,7 @@ use grep_regex::{RegexMatcher, RegexMatcherBuilder};
 use grep_searcher::{BinaryDetection, Searcher, SearcherBuilder, Sink, SinkMatch};
 
 use crate::admit::admit;
+use crate::prefix::{OutsideTree, is_within, normal_prefix};
 use crate::walk::walk;
 
 /// A compiled pattern may use this much memory.
@@ -25,6 +26,8 @@ pub struct GrepOptions {
     pub ignore_case: bool,
     /// Only whole words.
     pub word: bool,
+    /// Only what lies in this directory, or this one file; relative like the paths that are searched.
+    pub path_prefix: Option<String>,
     /// Stop after this many matching lines.
     pub matches_max: usize,
     /// Longer lines are cut to about this many bytes around the match.
@@ -33,7 +36,14 @@ pub struct GrepOptions {
 
 impl Default for GrepOptions {
     fn default() -> GrepOptions {
-        GrepOptions { literal: false, ignore_case: false, word: false, matches_max: 200, line_bytes_max: 300 }
+        GrepOptions {
+            literal: false,
+            ignore_case: false,
+            word: false,
+            path_prefix: None,
+            matches_max: 200,
+            line_bytes_max: 300,
+        }
     }
 }
 
@@ -46,6 +56,9 @@ pub enum GrepError {
     /// The pattern cannot be compiled, neither as a regular expression nor literally.
     #[error("the pattern cannot be used: {0}")]
     Pattern(String),
+    /// The path prefix points outside of what is searched.
+    #[error("the path prefix {0:?} is not inside the tree")]
+    PathOutside(String),
     /// The directory is not there.
     #[error("cannot search {path}: {source}")]
     Directory {
@@ -62,6 +75,7 @@ pub struct Matcher {
     searcher: Searcher,
     matches_max: usize,
     line_bytes_max: usize,
+    within: Option<String>,
     notes: Vec<String>,
 }
 
@@ -106,8 +120,15 @@ impl Matcher {
             }
         };
         let searcher = SearcherBuilder::new().binary_detection(BinaryDetection::quit(0)).line_number(true).build();
+        let within = options.path_prefix.as_deref().map(normal_prefix).transpose();
+        let within = within.map_err(|OutsideTree(prefix)| GrepError::PathOutside(prefix))?.flatten();
         let (matches_max, line_bytes_max) = (options.matches_max.max(1), options.line_bytes_max.max(20));
-        Ok(Matcher { regex, searcher, matches_max, line_bytes_max, notes })
+        Ok(Matcher { regex, searcher, matches_max, line_bytes_max, within, notes })
+    }
+
+    /// Whether a file lies within the path prefix; those that do not need not be read.
+    pub fn wants(&self, path: &str) -> bool {
+        self.within.as_deref().is_none_or(|within| is_within(path, within))
     }
 
     /// An empty answer that carries the notes about the pattern.
@@ -140,11 +161,14 @@ fn build(pattern: &str, options: &GrepOptions, literal: bool) -> Result<RegexMat
 }
 
 /// Searches one file and adds to `out`. `Break` means that `out` is full and the caller can stop. A file with a NUL
-/// byte is left out.
+/// byte, or outside of the path prefix, is left out.
 pub fn grep_bytes(matcher: &Matcher, path: &str, bytes: &[u8], out: &mut Matches) -> ControlFlow<()> {
     if out.matches.len() >= matcher.matches_max {
         out.truncated = true;
         return ControlFlow::Break(());
+    }
+    if !matcher.wants(path) {
+        return ControlFlow::Continue(());
     }
     let before = out.matches.len();
     out.files_searched += 1;
@@ -180,6 +204,9 @@ pub fn grep_dir(directory: &Path, pattern: &str, options: &GrepOptions) -> Resul
     std::fs::read_dir(directory).map_err(error)?;
     let mut out = matcher.begin();
     for entry in walk(directory, &mut |_| true).files {
+        if !matcher.wants(&entry.path) {
+            continue;
+        }
         let Ok(admitted) = admit(&entry.absolute) else { continue };
         if grep_bytes(&matcher, &entry.path, &admitted.bytes, &mut out).is_break() {
             break;

@@ -34,7 +34,8 @@ pub(crate) struct LexicalError(String);
 
 impl From<tantivy::TantivyError> for LexicalError {
     fn from(error: tantivy::TantivyError) -> LexicalError {
-        LexicalError(error.to_string())
+        // Some of tantivy's errors carry the whole content of the damaged file.
+        LexicalError(error.to_string().lines().next().unwrap_or_default().chars().take(200).collect())
     }
 }
 
@@ -217,9 +218,8 @@ impl LexicalWriter {
 
 fn schema() -> (Schema, Fields) {
     let words = |stored: bool| {
-        let indexing = TextFieldIndexing::default()
-            .set_tokenizer(TOKENIZER_NAME)
-            .set_index_option(IndexRecordOption::WithFreqs);
+        let indexing =
+            TextFieldIndexing::default().set_tokenizer(TOKENIZER_NAME).set_index_option(IndexRecordOption::WithFreqs);
         let options = TextOptions::default().set_indexing_options(indexing);
         if stored { options.set_stored() } else { options }
     };

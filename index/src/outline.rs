@@ -118,7 +118,12 @@ impl Definition {
 
 /// The definitions of a file in the order of their first byte. Empty where the language has no built-in grammar.
 pub fn outline(path: &str, bytes: &[u8]) -> Vec<Definition> {
-    outlined(path, bytes).unwrap_or_default().into_iter().filter(|item| item.listed).map(|item| item.definition).collect()
+    outlined(path, bytes)
+        .unwrap_or_default()
+        .into_iter()
+        .filter(|item| item.listed)
+        .map(|item| item.definition)
+        .collect()
 }
 
 /// A definition with what the chunker needs beside it.

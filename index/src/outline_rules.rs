@@ -38,7 +38,7 @@ pub(crate) fn is_wrapper(language: Language, outer: &Node<'_>, inner: &Node<'_>)
         (Language::JavaScript | Language::TypeScript | Language::Tsx, kind) => match kind {
             "export_statement" | "ambient_declaration" => true,
             "lexical_declaration" | "variable_declaration" => outer.named_child_count() == 1,
-            "expression_statement" => matches!(inner.kind(), "internal_module" | "module"),
+            "expression_statement" => matches!(inner.kind(), "internal_module" | "module" | "assignment_expression"),
             _ => false,
         },
         (Language::Go, "type_declaration" | "const_declaration" | "var_declaration") => outer.named_child_count() == 1,
@@ -115,6 +115,7 @@ fn script(node: Node<'_>, ancestors: &[Node<'_>], bytes: &[u8]) -> Option<Found>
             Kind::Module
         }
         "variable_declarator" => return script_variable(node, ancestors, bytes),
+        "assignment_expression" => return script_assignment(node, bytes),
         "public_field_definition" | "field_definition" => {
             let value = node.child_by_field_name("value")?;
             let name = node.child_by_field_name("name").or_else(|| node.child_by_field_name("property"));
@@ -144,6 +145,13 @@ fn script_variable(node: Node<'_>, ancestors: &[Node<'_>], bytes: &[u8]) -> Opti
     let holders = ancestors.iter().rev().skip(1).map(|ancestor| ancestor.kind());
     let whole_file = holders.take_while(|kind| *kind != "program").all(|kind| kind == "export_statement");
     if whole_file { found(name, Kind::Constant) } else { None }
+}
+
+/// `exports.f = function …` and `A.prototype.f = function …` define `f`.
+fn script_assignment(node: Node<'_>, bytes: &[u8]) -> Option<Found> {
+    node.child_by_field_name("right").filter(|value| is_script_function(*value))?;
+    let left = node.child_by_field_name("left").filter(|left| left.kind() == "member_expression")?;
+    found(field(left, "property", bytes), Kind::Function)
 }
 
 fn go(node: Node<'_>, ancestors: &[Node<'_>], bytes: &[u8]) -> Option<Found> {

@@ -35,7 +35,14 @@ impl Plan {
             match sound_lexical(store, root, &manifest) {
                 Ok(lexical) => {
                     let lexical_directory = manifest.lexical_directory.clone();
-                    return Ok(Plan { old: Some(manifest), generation, lexical, lexical_directory, vector, rebuilt: None });
+                    return Ok(Plan {
+                        old: Some(manifest),
+                        generation,
+                        lexical,
+                        lexical_directory,
+                        vector,
+                        rebuilt: None,
+                    });
                 }
                 Err(why) => reason = Some(why),
             }

@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use crate::admit::{Admitted, admit};
@@ -16,6 +16,7 @@ use crate::embed::{Embedder, embed_checked};
 use crate::hash::sha256_hex;
 use crate::lexical::{LexicalError, LexicalWriter};
 use crate::manifest::{FileRecord, Manifest, VectorRecord, Versions};
+use crate::pace::{Steps, Ticker};
 use crate::plan::{Plan, writable_vectors};
 use crate::report::{Progress, Report, Skipped, Stage};
 use crate::store::WriterLock;
@@ -26,8 +27,6 @@ use crate::walk::{Entry, walk};
 const EMBED_BATCH: usize = 32;
 /// Rows written to the vector lane at a time; what a cancelled refresh can lose.
 const VECTOR_ROWS_BATCH: usize = 512;
-/// Least time between two reports of progress.
-const PROGRESS_MILLIS: u128 = 100;
 
 /// Why a refresh did not happen. What was committed before still answers.
 #[derive(Debug, thiserror::Error)]
@@ -69,40 +68,6 @@ impl From<LexicalError> for RefreshError {
     }
 }
 
-/// Counts the operations on the store, so that tests can stop before any one of them.
-pub(crate) struct Steps {
-    #[cfg(test)]
-    left: std::cell::Cell<Option<u32>>,
-}
-
-impl Steps {
-    /// Never stops.
-    pub(crate) fn all() -> Steps {
-        Steps {
-            #[cfg(test)]
-            left: std::cell::Cell::new(None),
-        }
-    }
-
-    /// Stops before the operation with this number, counting from 0.
-    #[cfg(test)]
-    pub(crate) fn stop_before(number: u32) -> Steps {
-        Steps { left: std::cell::Cell::new(Some(number)) }
-    }
-
-    #[cfg_attr(not(test), allow(unused_variables, clippy::unused_self))]
-    fn next(&self, what: &'static str) -> Result<(), RefreshError> {
-        #[cfg(test)]
-        if let Some(left) = self.left.get() {
-            if left == 0 {
-                return Err(RefreshError::Stopped(what));
-            }
-            self.left.set(Some(left - 1));
-        }
-        Ok(())
-    }
-}
-
 /// See [`crate::Index::refresh`].
 pub(crate) fn refresh(
     store: &Path,
@@ -118,30 +83,10 @@ pub(crate) fn refresh(
     std::fs::read_dir(root).map_err(|source| RefreshError::Root { path: root.to_path_buf(), source })?;
     steps.next("opening the lanes")?;
     let plan = Plan::make(store, root)?;
-    let ticker = Ticker { on_progress, last: Instant::now(), cancel };
+    let ticker = Ticker::new(on_progress, cancel);
     let report = Report { rebuilt: plan.rebuilt.clone(), ..Report::default() };
     let mut run = Run { store, root, embedder, steps, ticker, report, plan, writer: None };
     run.all()
-}
-
-/// Tells how far we are, seldom enough to cost nothing, and asks whether to go on.
-struct Ticker<'a> {
-    on_progress: &'a mut dyn FnMut(Progress),
-    last: Instant,
-    cancel: &'a AtomicBool,
-}
-
-impl Ticker<'_> {
-    fn tick(&mut self, stage: Stage, done: usize, total: usize) -> Result<(), RefreshError> {
-        if self.cancel.load(Ordering::Relaxed) {
-            return Err(RefreshError::Cancelled);
-        }
-        if (done == total && total > 0) || self.last.elapsed().as_millis() >= PROGRESS_MILLIS {
-            self.last = Instant::now();
-            (self.on_progress)(Progress { stage, done, total });
-        }
-        Ok(())
-    }
 }
 
 struct Run<'a> {
@@ -435,7 +380,7 @@ impl Run<'_> {
         let store_error = |source| RefreshError::Store { path: self.store.to_path_buf(), source };
         manifest.write(self.store).map_err(store_error)?;
         self.describe(manifest);
-        (self.ticker.on_progress)(Progress { stage: Stage::Commit, done: 1, total: 1 });
+        self.ticker.say(Stage::Commit, 1, 1);
         Ok(())
     }
 

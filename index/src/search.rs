@@ -5,8 +5,9 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use crate::embed::{Embedder, embed_checked};
 use crate::fuse::{factor, fuse, is_test_path, is_test_symbol, sort, spread};
 use crate::index::{ChunkKey, View};
+use crate::prefix::{OutsideTree, is_within, normal_prefix};
 use crate::report::SkipReason;
-use crate::symbols::definition_at;
+use crate::symbols::{definition_at, is_asked_for};
 use crate::tokenize::query_words;
 
 /// A search answers with at most this many hits.
@@ -102,7 +103,8 @@ pub(crate) fn search(view: &View, embedder: Option<&dyn Embedder>, query: &Query
     if words.is_empty() {
         return Err(SearchError::NoWords);
     }
-    let within = query.path_prefix.as_deref().map(normal_prefix).transpose()?.flatten();
+    let within = query.path_prefix.as_deref().map(normal_prefix).transpose();
+    let within = within.map_err(|OutsideTree(prefix)| SearchError::PathOutside(prefix))?.flatten();
     let limit = query.limit.clamp(1, HITS_MAX);
     let mut lanes = Lanes {
         view,
@@ -119,7 +121,8 @@ pub(crate) fn search(view: &View, embedder: Option<&dyn Embedder>, query: &Query
     }
     let Lanes { notes, named, .. } = lanes;
 
-    let mut ranked = fuse(&[(1.0, text_lane.clone()), (SYMBOL_WEIGHT, symbol_lane.clone()), (1.0, vector_lane.clone())]);
+    let mut ranked =
+        fuse(&[(1.0, text_lane.clone()), (SYMBOL_WEIGHT, symbol_lane.clone()), (1.0, vector_lane.clone())]);
     let tests_asked = query.include_tests || words.iter().any(|word| word == "test" || word == "tests");
     for (key, score) in &mut ranked {
         *score *= weigh(view, *key, &words, tests_asked);
@@ -164,8 +167,7 @@ fn weigh(view: &View, key: ChunkKey, words: &[String], tests_asked: bool) -> f64
     let (path, record) = view.chunk(key);
     let symbol = record.symbol.as_deref();
     let is_test = is_test_path(path) || symbol.is_some_and(is_test_symbol);
-    let plain = symbol.and_then(|symbol| symbol.rsplit('.').next()).map(str::to_lowercase);
-    let defines = plain.is_some_and(|plain| words.contains(&plain));
+    let defines = symbol.and_then(|symbol| symbol.rsplit('.').next()).is_some_and(|name| is_asked_for(name, words));
     factor(is_test, tests_asked, defines)
 }
 
@@ -246,38 +248,7 @@ impl Lanes<'_> {
     }
 }
 
-/// Whether `path` is `within` or lies in it.
-fn is_within(path: &str, within: &str) -> bool {
-    path.strip_prefix(within).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
-}
-
-/// `./src/` is `src`; the root itself is no prefix at all.
-fn normal_prefix(prefix: &str) -> Result<Option<String>, SearchError> {
-    let outside = || SearchError::PathOutside(prefix.to_owned());
-    if prefix.starts_with('/') {
-        return Err(outside());
-    }
-    let parts: Vec<&str> = prefix.split('/').filter(|part| !part.is_empty() && *part != ".").collect();
-    if parts.contains(&"..") {
-        return Err(outside());
-    }
-    Ok((!parts.is_empty()).then(|| parts.join("/")))
-}
-
 fn head(text: &str, bytes: usize) -> &str {
     let cut = (0..=text.len().min(bytes)).rev().find(|&at| text.is_char_boundary(at)).unwrap_or(0);
     &text[..cut]
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_prefix_stays_inside_and_ends_at_a_border() {
-        assert_eq!(normal_prefix("./src//a/"), Ok(Some("src/a".to_owned())));
-        assert_eq!(normal_prefix("."), Ok(None));
-        assert!(normal_prefix("../x").is_err() && normal_prefix("/etc").is_err());
-        assert!(is_within("src/a.rs", "src") && is_within("src", "src") && !is_within("srcs/a.rs", "src"));
-    }
 }

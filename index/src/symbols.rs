@@ -87,7 +87,8 @@ impl SymbolTable {
             found = matches(true);
         }
         found.sort_by_key(|place| (is_test_path(definition_at(files, *place).0), *place));
-        let mut found: Vec<SymbolDefinition> = found.iter().take(AMBIGUOUS_MAX).map(|place| owned(files, *place)).collect();
+        let mut found: Vec<SymbolDefinition> =
+            found.iter().take(AMBIGUOUS_MAX).map(|place| owned(files, *place)).collect();
         match found.len() {
             0 => SymbolAnswer::NotFound,
             1 => SymbolAnswer::Exact(found.remove(0)),
@@ -95,8 +96,8 @@ impl SymbolTable {
         }
     }
 
-    /// The definitions whose names the query speaks of, best first. A name that the query holds whole comes before
-    /// one that it holds in part; rare words count more than common ones.
+    /// The definitions whose names the query speaks of, best first. An identifier that the query holds as written
+    /// comes first; then it counts how much of the name the query holds, rare words more than common ones.
     pub(crate) fn rank(&self, files: &[(String, FileRecord)], query: &[String], limit: usize) -> Vec<Place> {
         let asked: HashSet<&str> = query.iter().map(String::as_str).collect();
         let candidates: HashSet<Place> =
@@ -104,8 +105,8 @@ impl SymbolTable {
         let mut scored: Vec<(bool, f64, Place)> = Vec::new();
         for place in candidates {
             let definition = definition_at(files, place).1;
-            let whole = asked.contains(definition.name.to_lowercase().as_str());
             let (matched, total) = self.weigh(&definition.name, &asked);
+            let whole = is_named_whole(&definition.name, query);
             if !whole && matched < COVERAGE_MIN * total {
                 continue;
             }
@@ -123,7 +124,8 @@ impl SymbolTable {
     /// not one of its words.
     fn weigh(&self, name: &str, asked: &HashSet<&str>) -> (f64, f64) {
         let all: Vec<String> = words(name).map(|word| word.text).collect();
-        let parts: HashSet<&str> = if all.len() > 1 { all[1..].iter() } else { all.iter() }.map(String::as_str).collect();
+        let parts: HashSet<&str> =
+            if all.len() > 1 { all[1..].iter() } else { all.iter() }.map(String::as_str).collect();
         let (mut matched, mut total) = (0.0, 0.0);
         for part in parts {
             let bearers = self.by_word.get(part).map_or(0, Vec::len) as f64;
@@ -133,6 +135,22 @@ impl SymbolTable {
         }
         (matched, total)
     }
+}
+
+/// Whether the query holds this compound name as one identifier.
+fn is_named_whole(name: &str, query: &[String]) -> bool {
+    query.contains(&name.to_lowercase()) && words(name).nth(1).is_some()
+}
+
+/// Whether the query asks for the thing of this name: it holds the identifier, or the words of the name are most of
+/// the words of the query. "merge policy" asks for `MergePolicy`, and not for `merge`.
+pub(crate) fn is_asked_for(name: &str, query: &[String]) -> bool {
+    if is_named_whole(name, query) {
+        return true;
+    }
+    let all: Vec<String> = words(name).map(|word| word.text).collect();
+    let parts = if all.len() > 1 { &all[1..] } else { &all[..] };
+    !parts.is_empty() && parts.iter().all(|part| query.contains(part)) && parts.len() * 2 > query.len()
 }
 
 pub(crate) fn definition_at(files: &[(String, FileRecord)], (file, at): Place) -> (&str, &Definition) {

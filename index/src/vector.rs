@@ -92,9 +92,8 @@ impl Vectors {
     /// The hashes of all rows.
     pub(crate) fn hashes(&self) -> Result<HashSet<String>, VectorError> {
         let query = self.table.query().select(Select::columns(&[HASH]));
-        let batches = self.runtime.block_on(async move {
-            query.execute().await?.try_collect::<Vec<RecordBatch>>().await
-        })??;
+        let batches =
+            self.runtime.block_on(async move { query.execute().await?.try_collect::<Vec<RecordBatch>>().await })??;
         let mut hashes = HashSet::new();
         for batch in &batches {
             let column = text_column(batch)?;
@@ -149,9 +148,8 @@ impl Vectors {
             .bypass_vector_index()
             .select(Select::columns(&[HASH, DISTANCE]))
             .limit(limit.max(1));
-        let batches = self.runtime.block_on(async move {
-            query.execute().await?.try_collect::<Vec<RecordBatch>>().await
-        })??;
+        let batches =
+            self.runtime.block_on(async move { query.execute().await?.try_collect::<Vec<RecordBatch>>().await })??;
         let mut found = Vec::new();
         for batch in &batches {
             let hashes = text_column(batch)?;
@@ -174,13 +172,12 @@ impl Vectors {
         }
         let table = self.table.clone();
         self.runtime.block_on(async move {
-            table.optimize(OptimizeAction::Compact { options: CompactionOptions::default(), remap_options: None }).await?;
+            table
+                .optimize(OptimizeAction::Compact { options: CompactionOptions::default(), remap_options: None })
+                .await?;
             let older_than = Some(Duration::hours(VERSION_HOURS));
-            let prune = OptimizeAction::Prune {
-                older_than,
-                delete_unverified: None,
-                error_if_tagged_old_versions: None,
-            };
+            let prune =
+                OptimizeAction::Prune { older_than, delete_unverified: None, error_if_tagged_old_versions: None };
             table.optimize(prune).await
         })??;
         Ok(())

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::{Bench, WordCounts, contents, paths, refresh};
-use crate::refresh::Steps;
+use crate::pace::Steps;
 use crate::store::WriterLock;
 use crate::{Index, Query, RefreshError, Stage, SymbolAnswer};
 
@@ -130,7 +130,9 @@ fn check_damage(damage: impl Fn(&Path)) {
     let kept = bench.store.with_file_name("kept");
     copy(&bench.store, &kept);
     for file in pristine {
-        if file.ends_with("writer.lock") || file.ends_with(".tantivy-meta.lock") || file.ends_with(".tantivy-writer.lock")
+        if file.ends_with("writer.lock")
+            || file.ends_with(".tantivy-meta.lock")
+            || file.ends_with(".tantivy-writer.lock")
         {
             continue;
         }
@@ -141,6 +143,7 @@ fn check_damage(damage: impl Fn(&Path)) {
         index.search(&Query::new("function_3 argument")).unwrap();
         drop(index);
         let (index, report) = bench.index();
+        println!("{file:?}: rebuilt {:?}, notes {:?}", report.rebuilt, report.notes);
         assert_eq!(contents(&index), contents(&bench.cold()), "{file:?}: {report:?}");
         assert_eq!(paths(&index, "function_3")[0], "src/file_3.py", "{file:?}");
         assert!(matches!(index.symbol("function_3"), SymbolAnswer::Exact(_)));
@@ -213,4 +216,42 @@ fn a_root_that_is_gone_deletes_nothing() {
     fs::rename(&bench.root, bench.root.with_file_name("away")).unwrap();
     assert!(matches!(refresh(&mut index), Err(RefreshError::Root { .. })));
     assert_eq!(paths(&index, "function_3")[0], "src/file_3.py");
+}
+
+/// Set for the child process of the test below: the directory of its tree and store.
+const CHILD: &str = "CLOISTER_INDEX_TEST_CHILD";
+
+#[test]
+fn a_refresh_that_is_killed_at_any_moment_is_recovered_by_the_next() {
+    if let Some(directory) = std::env::var_os(CHILD) {
+        refresh_until_killed(Path::new(&directory));
+    }
+    let bench = sample();
+    for round in 0..6u64 {
+        let mut child = std::process::Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "tests::crash::a_refresh_that_is_killed_at_any_moment_is_recovered_by_the_next"])
+            .env(CHILD, bench.root.parent().unwrap())
+            .stdout(std::process::Stdio::null())
+            .spawn()
+            .unwrap();
+        std::thread::sleep(std::time::Duration::from_millis(150 + 83 * round));
+        child.kill().unwrap();
+        child.wait().unwrap();
+        bench.open().search(&Query::new("function_3")).unwrap();
+        println!("round {round}: killed at generation {}", bench.open().status().generation);
+        let (index, _) = bench.index();
+        assert_eq!(contents(&index), contents(&bench.cold()), "round {round}");
+        assert_eq!(index.status().notes, [] as [&str; 0], "round {round}");
+    }
+}
+
+fn refresh_until_killed(directory: &Path) -> ! {
+    let (root, store) = (directory.join("tree"), directory.join("store"));
+    let mut index = Index::open(&store, &root, Some(WordCounts::new())).unwrap();
+    for number in 0u64.. {
+        let text = format!("def written_{number}():\n    return {number}\n");
+        fs::write(root.join(format!("src/written_{}.py", number % 5)), text).unwrap();
+        refresh(&mut index).unwrap();
+    }
+    unreachable!("killed before it has counted so far")
 }

@@ -20,7 +20,9 @@ fn text(dice: &mut Dice, path: &str) -> Vec<u8> {
     let functions = dice.below(4);
     let body: String = match path.rsplit('.').next() {
         Some("py") => (0..functions).map(|n| format!("def {name}_{n}():\n    return {number}\n\n")).collect(),
-        Some("rs") => (0..functions).map(|n| format!("/// {name}\nfn {name}_{n}() -> u32 {{ {number} }}\n\n")).collect(),
+        Some("rs") => {
+            (0..functions).map(|n| format!("/// {name}\nfn {name}_{n}() -> u32 {{ {number} }}\n\n")).collect()
+        }
         Some("go") => (0..functions).map(|n| format!("func {name}{n}() int {{ return {number} }}\n\n")).collect(),
         Some("gitignore") => ["lib/deep/\n", "f.txt\n", "", "*.go\n"][number % 4].to_owned(),
         Some("bin") if number % 2 == 0 => "\0binary".to_owned(),

@@ -12,7 +12,10 @@ fn found(files: &[(&str, &str)], pattern: &str, options: &GrepOptions) -> Vec<St
 fn a_pattern_matches_line_by_line() {
     let files = [("a.py", "import os\ndef f():\n    return 1\n"), ("b.py", "def g(): pass")];
     assert_eq!(found(&files, r"^def \w+", &GrepOptions::default()), ["a.py:2:def f():", "b.py:1:def g(): pass"]);
-    assert_eq!(found(&files, "RETURN", &GrepOptions { ignore_case: true, ..Default::default() }), ["a.py:3:    return 1"]);
+    assert_eq!(
+        found(&files, "RETURN", &GrepOptions { ignore_case: true, ..Default::default() }),
+        ["a.py:3:    return 1"]
+    );
     assert_eq!(found(&files, "o", &GrepOptions { word: true, ..Default::default() }), [] as [&str; 0]);
 }
 
@@ -77,6 +80,10 @@ fn a_directory_is_searched_without_what_the_index_would_not_take() {
     let answer = grep_dir(&bench.root, "needle", &GrepOptions::default()).unwrap();
     assert_eq!(answer.matches.len(), 1);
     assert_eq!(answer.matches[0].path, "src/a.rs");
+    bench.write("docs/b.md", "needle\n");
+    let within = |prefix: &str| GrepOptions { path_prefix: Some(prefix.to_owned()), ..Default::default() };
+    assert_eq!(grep_dir(&bench.root, "needle", &within("./docs")).unwrap().matches[0].path, "docs/b.md");
+    assert!(matches!(grep_dir(&bench.root, "needle", &within("../x")), Err(GrepError::PathOutside(_))));
     let missing = grep_dir(&bench.root.join("none"), "needle", &GrepOptions::default());
     assert!(matches!(missing, Err(GrepError::Directory { .. })));
 }

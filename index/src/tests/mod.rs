@@ -5,9 +5,9 @@ mod crash;
 mod differential;
 mod grep;
 mod outline;
+mod scale;
 mod search;
 mod skips;
-mod scale;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;

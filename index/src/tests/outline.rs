@@ -93,6 +93,9 @@ class Cache {
   get(key) { return key; }
 }
 function* walk() { const local = 1; }
+exports.run = function (x) {
+  return x;
+};
 ";
     let expected = [
         "constant LIMIT 1-1",
@@ -102,6 +105,7 @@ function* walk() { const local = 1; }
         "method Cache.handler 6-6",
         "method Cache.get 7-7",
         "function walk 9-9",
+        "function run 10-12",
     ];
     check("a.js", text, &expected);
 }
@@ -150,13 +154,8 @@ func main() {
 	var local = 1
 }
 ";
-    let expected = [
-        "constant Max 3-3",
-        "struct Cache 5-5",
-        "interface Store 7-7",
-        "method Cache.Get 9-9",
-        "function main 11-13",
-    ];
+    let expected =
+        ["constant Max 3-3", "struct Cache 5-5", "interface Store 7-7", "method Cache.Get 9-9", "function main 11-13"];
     check("a.go", text, &expected);
 }
 

@@ -42,7 +42,7 @@ fn sample(embedder: bool) -> Bench {
 fn a_definition_is_found_by_the_words_of_its_body_and_by_its_name() {
     for embedder in [false, true] {
         let bench = sample(embedder);
-    let (index, _) = bench.index();
+        let (index, _) = bench.index();
         let answer = index.search(&Query::new("where do we wait longer after a failure, up to a ceiling?")).unwrap();
         let best = &answer.hits[0];
         assert_eq!((best.path.as_str(), best.start_line, best.end_line), ("src/retry.rs", 3, 7));
@@ -57,7 +57,7 @@ fn a_definition_is_found_by_the_words_of_its_body_and_by_its_name() {
 fn the_definition_comes_before_its_uses_and_tests_come_last() {
     for embedder in [false, true] {
         let bench = sample(embedder);
-    let (index, _) = bench.index();
+        let (index, _) = bench.index();
         assert_eq!(paths(&index, "backoff_delay")[..3], ["src/retry.rs", "src/client.rs", "tests/retry.rs"]);
     }
 }
@@ -94,7 +94,9 @@ fn a_failing_embedder_costs_only_its_lane() {
 fn a_path_prefix_narrows_every_lane() {
     let bench = sample(true);
     let (index, _) = bench.index();
-    for (prefix, expected) in [("src", "src/"), ("./src/", "src/"), ("src/client.rs", "src/client.rs"), ("docs", "docs/")] {
+    for (prefix, expected) in
+        [("src", "src/"), ("./src/", "src/"), ("src/client.rs", "src/client.rs"), ("docs", "docs/")]
+    {
         let query = Query { path_prefix: Some(prefix.to_owned()), ..Query::new("backoff_delay about") };
         let hits = index.search(&query).unwrap().hits;
         assert!(!hits.is_empty(), "{prefix}");
@@ -223,4 +225,20 @@ fn one_chunk_of_every_file_comes_before_the_second_of_any() {
     let found = paths(&index, "shared");
     assert_eq!(found.iter().take(2).filter(|path| *path == "many.py").count(), 1);
     assert_eq!(found.len(), 7);
+}
+
+#[test]
+fn a_name_of_all_the_words_comes_before_a_name_of_one_of_them() {
+    let bench = Bench::new(None);
+    bench.write("a.rs", "pub fn merge() { let merge = 1; let policy = merge; }\n");
+    bench.write("b.rs", "pub trait MergePolicy {\n    fn compute(&self);\n}\n");
+    let (index, _) = bench.index();
+    assert_eq!(paths(&index, "merge policy")[0], "b.rs");
+    assert_eq!(paths(&index, "where is merge")[0], "a.rs");
+}
+
+#[test]
+fn an_index_can_be_sent_to_and_shared_by_threads() {
+    fn check<T: Send + Sync>() {}
+    check::<crate::Index>();
 }
