@@ -35,7 +35,7 @@ fn scripts() -> impl Strategy<Value = String> {
 fn bash_agrees_on_scripts_that_are_written_by_hand() {
     let scripts = [
         "zz a'b'\"c\" \\d", "zz \"a\\\\b\" \"\\a\" 'x\\y' \"x$\"", "zz 2>&1 | zz b && zz c; zz d\nzz e", "zz a2>/dev/null",
-        "zz '' \"\" a''b", "zz a#b 'x;y' \"(\" a=b c~d e^f %1 -- -x", "zz \u{a0}a", "zz *.py [ab]? ", "zz &>/dev/null a", "zz 1>&2 a",
+        "zz '' \"\" a''b", "zz a#b 'x;y' \"(\" a=b c~d e^f %1 -- -x", "zz \u{a0}a", "zz *.py [ab]? ", "zz a &>/dev/null", "zz a 1>&2",
     ];
     for script in scripts {
         agrees(script, true);
