@@ -9,6 +9,7 @@ use super::*;
 use crate::budget::Which;
 
 mod attacks;
+mod bash;
 mod loading;
 
 fn shipped() -> Policy {

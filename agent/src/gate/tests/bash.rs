@@ -1,0 +1,69 @@
+//! Does bash itself read a proven script as the gate does?
+
+use std::process::Command;
+
+use super::super::shell::Script;
+use super::*;
+
+/// The words of every command that bash would run, by bash's own account: no program can be found, so each command
+/// comes to the handler. `None` where there is no bash.
+fn bash_reads(script: &str) -> Option<Vec<Vec<String>>> {
+    let dir = tempfile::tempdir().unwrap();
+    let harness = "set -f; command_not_found_handle() { printf '%s\\0' \"$@\" $'\\n' >&9; }; eval \"$1\"";
+    let report = dir.path().join("report");
+    let status = Command::new("bash")
+        .args(["--norc", "-c", &format!("exec 9>>'{}'; PATH=/nonexistent; {harness}", report.display()), "bash", script])
+        .current_dir(dir.path())
+        .status();
+    status.ok()?;
+    let report = std::fs::read_to_string(report).ok()?;
+    let mut commands: Vec<Vec<String>> = report.split_terminator("\n\0").map(|c| c.split_terminator('\0').map(str::to_owned).collect()).collect();
+    commands.sort();
+    Some(commands)
+}
+
+/// Pieces without `||`, whose right side would not run, and without a newline inside a word.
+fn scripts() -> impl Strategy<Value = String> {
+    let piece = proptest::sample::select(vec![
+        " ", " ", " ", "zz", "zz", "a", "'", "\"", "\\", "$", " && ", ";", " | ", "#", "!", "~", "=", "{", "}", "*", "[", "2>&1", " >/dev/null", "&", ">",
+        "-", "\t", "\nzz", "`", "(", "é", "1", "$'", "\u{a0}", "^", "%", ",", "/dev/null", "2",
+    ]);
+    proptest::collection::vec(piece, 0..9).prop_map(|pieces| format!("zz {}", pieces.concat()))
+}
+
+#[test]
+fn bash_agrees_on_scripts_that_are_written_by_hand() {
+    let scripts = [
+        "zz a'b'\"c\" \\d", "zz \"a\\\\b\" \"\\a\" 'x\\y' \"x$\"", "zz 2>&1 | zz b && zz c; zz d\nzz e", "zz a2>/dev/null",
+        "zz '' \"\" a''b", "zz a#b 'x;y' \"(\" a=b c~d e^f %1 -- -x", "zz \u{a0}a", "zz *.py [ab]? ", "zz a &>/dev/null", "zz a 1>&2",
+    ];
+    for script in scripts {
+        agrees(script, true);
+    }
+}
+
+#[track_caller]
+fn agrees(script: &str, must_be_proven: bool) {
+    let proven = Script::read(script).proven;
+    assert!(proven.is_ok() || !must_be_proven, "{script:?}: {proven:?}");
+    let Ok(commands) = proven else { return };
+    // Other names can be builtins, or programs by their paths, which the handler does not see.
+    if !commands.iter().all(|c| c[0].text.bytes().all(|b| b.is_ascii_alphanumeric())) {
+        return;
+    }
+    let mut ours: Vec<Vec<String>> = commands.into_iter().map(|c| c.into_iter().map(|w| w.text).collect()).collect();
+    ours.sort();
+    match bash_reads(script) {
+        Some(theirs) => assert_eq!(ours, theirs, "{script:?}"),
+        None => println!("skipped: no bash to compare with"),
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: std::env::var("PROPTEST_CASES").ok().and_then(|n| n.parse().ok()).unwrap_or(400), failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn bash_agrees_on_every_script_that_is_proven(script in scripts()) {
+        agrees(&script, false);
+    }
+}
