@@ -6,7 +6,7 @@
 use super::attention::{Keys, attend};
 use super::error::{ForwardError, LoadError};
 use super::gguf::{Header, TensorType};
-use super::linear::{Linear, Matrix, forward_each, load_vector, warm_all};
+use super::linear::{Linear, Matrix, forward_each, load_vector};
 use super::ops::{Rope, add, gated, rms_norm, rotate};
 use super::pool;
 use super::shape::ModelShape;
@@ -52,12 +52,11 @@ impl Model {
         let norm = load_vector(header, file, "output_norm.weight", shape.hidden)?;
         // Without an output matrix of its own a model uses its embeddings (tied weights).
         let output = match header.tensors.contains_key("output.weight") {
-            true => Some(Linear::load(header, file, "output.weight", shape.vocabulary, shape.hidden)?.rows_apart()),
+            true => Some(Linear::load(header, file, "output.weight", shape.vocabulary, shape.hidden)?),
             false => None,
         };
-        let embedding = if output.is_none() { embedding.rows_apart() } else { embedding };
         let layers = (0..shape.layers).map(|i| Layer::load(header, file, &shape, i)).collect::<Result<Vec<_>, _>>()?;
-        let model = Model {
+        Ok(Model {
             embedding,
             layers,
             norm,
@@ -66,10 +65,7 @@ impl Model {
             weights_bytes: header.tensors.values().map(|tensor| tensor.bytes as u64).sum(),
             quantization: quantization(header),
             shape,
-        };
-        let warmed = warm_all(&model.linears(), pool::threads());
-        warmed.map_err(|error| header.corrupted(error.to_string()))?;
-        Ok(model)
+        })
     }
 
     /// The sizes.
@@ -107,27 +103,27 @@ impl Model {
             return Err(ForwardError::BlocksMissing { blocks: blocks.len(), tokens: end });
         }
         let angles: Vec<_> = (position..end).map(|position| self.rope.angles(position)).collect();
-        let mut x = self.embedding.lookup(tokens)?.read(<[f32]>::to_vec)?;
+        let mut x = self.embedding.lookup(tokens)?.into_data();
         for (index, layer) in self.layers.iter().enumerate() {
-            let h = self.normed(&x, &layer.attention_norm)?;
+            let h = self.normed(&x, &layer.attention_norm);
             let queries = self.project(layer, index, &h, &angles, position, arena, blocks)?;
-            let attended = self.attended(&queries, index, position, arena, blocks)?;
-            layer.attention_out.forward(&attended)?.read(|y| add(&mut x, y))?;
-            let h = self.normed(&x, &layer.feed_norm)?;
+            let attended = self.attended(&queries, index, position, arena, blocks);
+            add(&mut x, layer.attention_out.forward(&attended)?.data());
+            let h = self.normed(&x, &layer.feed_norm);
             let [gate, up] = forward_each([&layer.gate, &layer.up], &h)?;
-            let inner = self.gated(&gate, &up, tokens.len())?;
-            layer.down.forward(&inner)?.read(|y| add(&mut x, y))?;
+            let inner = self.gated(&gate, &up);
+            add(&mut x, layer.down.forward(&inner)?.data());
         }
         Ok(x)
     }
 
     /// A score for each token id to come next, from one hidden state.
     pub fn logits(&self, hidden: &[f32]) -> Result<Vec<f32>, ForwardError> {
-        let h = self.normed(hidden, &self.norm)?;
-        self.output.as_ref().unwrap_or(&self.embedding).forward(&h)?.read(<[f32]>::to_vec)
+        let h = self.normed(hidden, &self.norm);
+        Ok(self.output.as_ref().unwrap_or(&self.embedding).forward(&h)?.into_data())
     }
 
-    fn normed(&self, x: &[f32], weight: &[f32]) -> Result<Matrix, ForwardError> {
+    fn normed(&self, x: &[f32], weight: &[f32]) -> Matrix {
         let hidden = self.shape.hidden;
         let mut out = vec![0.0; x.len()];
         pool::each_row(&mut out, hidden, |row, out| {
@@ -150,29 +146,27 @@ impl Model {
     ) -> Result<Vec<f32>, ForwardError> {
         let ModelShape { head_dim, kv_heads, heads, .. } = self.shape;
         let [q, k, v] = forward_each([&layer.query, &layer.key, &layer.value], h)?;
-        let mut keys = k.read(<[f32]>::to_vec)?;
+        let mut keys = k.into_data();
         for (keys, angles) in keys.chunks_mut(kv_heads * head_dim).zip(angles) {
             add(keys, &layer.key_bias);
             keys.chunks_mut(head_dim).for_each(|head| rotate(head, angles));
         }
-        let mut values = v.read(<[f32]>::to_vec)?;
+        let mut values = v.into_data();
         values.chunks_mut(kv_heads * head_dim).for_each(|values| add(values, &layer.value_bias));
         arena.store(blocks, index, position, &keys, &values);
 
         let (rows, group) = (angles.len(), heads / kv_heads);
         let scale = 1.0 / (head_dim as f32).sqrt();
         let mut queries = vec![0.0; rows * heads * head_dim];
-        q.read(|q| {
-            let width = group * head_dim;
-            pool::each_row(&mut queries, width, |i, out| {
-                let (kv_head, row) = (i / rows, i % rows);
-                let from = row * heads * head_dim + kv_head * width;
-                out.copy_from_slice(&q[from..from + width]);
-                add(out, &layer.query_bias[kv_head * width..][..width]);
-                out.chunks_mut(head_dim).for_each(|head| rotate(head, &angles[row]));
-                out.iter_mut().for_each(|x| *x *= scale);
-            });
-        })?;
+        let width = group * head_dim;
+        pool::each_row(&mut queries, width, |i, out| {
+            let (kv_head, row) = (i / rows, i % rows);
+            let from = row * heads * head_dim + kv_head * width;
+            out.copy_from_slice(&q.data()[from..from + width]);
+            add(out, &layer.query_bias[kv_head * width..][..width]);
+            out.chunks_mut(head_dim).for_each(|head| rotate(head, &angles[row]));
+            out.iter_mut().for_each(|x| *x *= scale);
+        });
         Ok(queries)
     }
 
@@ -184,7 +178,7 @@ impl Model {
         position: usize,
         arena: &Arena,
         blocks: &[BlockId],
-    ) -> Result<Matrix, ForwardError> {
+    ) -> Matrix {
         let ModelShape { head_dim, kv_heads, heads, .. } = self.shape;
         let group = heads / kv_heads;
         let rows = queries.len() / (heads * head_dim);
@@ -202,26 +196,13 @@ impl Model {
         Matrix::new(by_row, heads * head_dim)
     }
 
-    fn gated(&self, gate: &Matrix, up: &Matrix, rows: usize) -> Result<Matrix, ForwardError> {
+    fn gated(&self, gate: &Matrix, up: &Matrix) -> Matrix {
         let width = self.shape.feed_forward;
-        let mut out = vec![0.0; rows * width];
-        gate.read(|gate| {
-            up.read(|up| {
-                pool::each_row(&mut out, width, |row, out| {
-                    gated(&gate[row * width..][..width], &up[row * width..][..width], out);
-                });
-            })
-        })??;
+        let mut out = vec![0.0; gate.data().len()];
+        pool::each_row(&mut out, width, |row, out| {
+            gated(&gate.data()[row * width..][..width], &up.data()[row * width..][..width], out);
+        });
         Matrix::new(out, width)
-    }
-
-    fn linears(&self) -> Vec<&Linear> {
-        let mut all: Vec<&Linear> = vec![self.output.as_ref().unwrap_or(&self.embedding)];
-        for layer in &self.layers {
-            all.extend([&layer.query, &layer.key, &layer.value, &layer.attention_out]);
-            all.extend([&layer.gate, &layer.up, &layer.down]);
-        }
-        all
     }
 }
 

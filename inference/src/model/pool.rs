@@ -1,15 +1,27 @@
 //! Who computes beside the engine thread?
 //!
-//! candle keeps one process-wide pool of spinning workers for its multiplications. We use the same pool for
-//! attention and norms: a second one would fight it for the cores between every two multiplications.
+//! One pool for the whole process, shared by products, attention and norms: two pools would fight for the cores between
+//! every two products.
 
-use candle_core::utils::barrier_pool;
-use std::sync::Mutex;
+use super::kernel::Pool;
+use std::sync::{Mutex, OnceLock};
 
-/// How many threads compute at once, the calling one included. Fixed for the life of the process by candle, from
-/// `CANDLE_NUM_THREADS`, else `RAYON_NUM_THREADS`, else the number of physical cores.
+/// More threads than this have never helped a product of this size.
+const THREADS_MAX: usize = 64;
+
+/// The pool. Its size is fixed at first use: `CLOISTER_THREADS`, else the number of processors.
+pub(super) fn shared() -> &'static Pool {
+    static POOL: OnceLock<Pool> = OnceLock::new();
+    POOL.get_or_init(|| {
+        let asked = std::env::var("CLOISTER_THREADS").ok().and_then(|text| text.parse().ok());
+        let there = || std::thread::available_parallelism().map_or(1, usize::from);
+        Pool::new(asked.unwrap_or_else(there).clamp(1, THREADS_MAX))
+    })
+}
+
+/// How many threads compute at once, the calling one included.
 pub fn threads() -> usize {
-    barrier_pool().n_workers() + 1
+    shared().threads()
 }
 
 /// Calls `work` once for each part, on all threads. A part may hold `&mut` slices: each is handed out exactly once.
@@ -20,12 +32,9 @@ pub(super) fn each<T: Send>(parts: Vec<T>, work: impl Fn(T) + Sync) {
     }
     // One uncontended lock for each part is the price of doing this without `unsafe`; parts are coarse.
     let parts: Vec<Mutex<Option<T>>> = parts.into_iter().map(|part| Mutex::new(Some(part))).collect();
-    barrier_pool().execute_chunked(parts.len(), |range| {
-        for slot in &parts[range] {
-            let part = slot.lock().ok().and_then(|mut slot| slot.take());
-            if let Some(part) = part {
-                work(part);
-            }
+    shared().run(parts.len(), |i| {
+        if let Some(part) = parts[i].lock().ok().and_then(|mut slot| slot.take()) {
+            work(part);
         }
     });
 }
