@@ -1,1 +1,6 @@
-//! Placeholder while dependencies compile.
+//! Which tokens come next?
+
+pub mod api;
+mod types;
+
+pub use types::*;

@@ -1,0 +1,150 @@
+//! How does a refusal look on the wire?
+//!
+//! OpenAI's error object, `{"error": {"message", "type", "param", "code"}}`, with the status and the headers that
+//! its clients act on. One constructor for each thing that can go wrong.
+
+use axum::Json;
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use serde_json::{Value, json};
+
+use crate::SubmitError;
+
+/// After how many seconds a client may try again when the queue is full or the model still loads.
+const RETRY_AFTER_SECONDS: u32 = 5;
+
+/// A request that gets no answer, or no whole one.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct ApiError {
+    status: StatusCode,
+    code: &'static str,
+    message: String,
+    param: Option<String>,
+}
+
+impl ApiError {
+    fn new(status: StatusCode, code: &'static str, message: impl Into<String>) -> Self {
+        Self { status, code, message: message.into(), param: None }
+    }
+
+    /// The field `param` cannot be what it is.
+    pub fn invalid(param: impl Into<String>, code: &'static str, message: impl Into<String>) -> Self {
+        Self { param: Some(param.into()), ..Self::new(StatusCode::BAD_REQUEST, code, message) }
+    }
+
+    /// The body is not a JSON object.
+    pub fn not_json(message: impl Into<String>) -> Self {
+        Self::new(StatusCode::BAD_REQUEST, "invalid_json", message)
+    }
+
+    /// The body does not say that it is JSON. Asking for the header keeps web pages out: a page may send other types
+    /// to a local port without asking the browser's permission first.
+    pub fn not_declared_json() -> Self {
+        let message = "send the body with the header content-type: application/json";
+        Self::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "unsupported_media_type", message)
+    }
+
+    /// The body could not be read, with the status that says why.
+    pub fn body(status: StatusCode, bytes_max: usize) -> Self {
+        if status == StatusCode::PAYLOAD_TOO_LARGE {
+            let message = format!("the body is larger than {bytes_max} bytes");
+            return Self::new(status, "request_too_large", message);
+        }
+        Self::new(StatusCode::BAD_REQUEST, "body_not_read", "the body ended before it was complete")
+    }
+
+    pub fn model_not_found(model: &str, served: &str) -> Self {
+        let message = format!("the model '{model}' does not exist here; this server has '{served}'");
+        let error = Self::new(StatusCode::NOT_FOUND, "model_not_found", message);
+        Self { param: Some("model".into()), ..error }
+    }
+
+    pub fn context_exceeded(prompt_tokens: usize, context_tokens: usize) -> Self {
+        let message = format!(
+            "this model's maximum context length is {context_tokens} tokens, and the messages have {prompt_tokens} \
+             tokens; no room is left for an answer"
+        );
+        Self::invalid("messages", "context_length_exceeded", message)
+    }
+
+    pub fn no_such_url(method: &str, path: &str) -> Self {
+        Self::new(StatusCode::NOT_FOUND, "unknown_url", format!("nothing is served at {method} {path}"))
+    }
+
+    pub fn method_not_allowed(method: &str, path: &str) -> Self {
+        let message = format!("{path} does not answer to {method}");
+        Self::new(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", message)
+    }
+
+    pub fn host_not_allowed() -> Self {
+        let message = "the Host header must name this machine: localhost or a loopback address";
+        Self::new(StatusCode::FORBIDDEN, "host_not_allowed", message)
+    }
+
+    pub fn loading() -> Self {
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, "model_loading", "the model is still loading")
+    }
+
+    pub fn failed(reason: &str) -> Self {
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, "model_failed", format!("the model cannot be used: {reason}"))
+    }
+
+    pub fn shutting_down() -> Self {
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, "shutting_down", "the server is shutting down")
+    }
+
+    pub fn deadline(seconds: u64) -> Self {
+        let message = format!("the answer was not complete after {seconds} seconds");
+        Self::new(StatusCode::GATEWAY_TIMEOUT, "deadline_exceeded", message)
+    }
+
+    pub fn internal(message: impl Into<String>) -> Self {
+        Self::new(StatusCode::INTERNAL_SERVER_ERROR, "internal_error", message)
+    }
+
+    /// The JSON object, for a body or for a stream that has begun.
+    pub fn to_json(&self) -> Value {
+        json!({"error": {
+            "message": self.message,
+            "type": self.kind(),
+            "param": self.param,
+            "code": self.code,
+        }})
+    }
+
+    fn kind(&self) -> &'static str {
+        match self.status {
+            StatusCode::TOO_MANY_REQUESTS => "rate_limit_error",
+            status if status.is_server_error() => "server_error",
+            _ => "invalid_request_error",
+        }
+    }
+}
+
+impl From<SubmitError> for ApiError {
+    fn from(error: SubmitError) -> Self {
+        match error {
+            SubmitError::PromptTooLong { prompt_tokens, context_tokens } => {
+                Self::context_exceeded(prompt_tokens, context_tokens)
+            }
+            SubmitError::QueueFull { .. } => {
+                Self::new(StatusCode::TOO_MANY_REQUESTS, "queue_full", error.to_string())
+            }
+            SubmitError::Stopped => Self::failed(&error.to_string()),
+        }
+    }
+}
+
+impl IntoResponse for ApiError {
+    fn into_response(self) -> Response {
+        let mut response = (self.status, Json(self.to_json())).into_response();
+        let headers = response.headers_mut();
+        if matches!(self.code, "queue_full" | "model_loading") {
+            headers.insert(header::RETRY_AFTER, HeaderValue::from(RETRY_AFTER_SECONDS));
+        } else if self.status.is_server_error() {
+            // OpenAI's clients repeat every 5xx unless told: what took too long once would take as long again.
+            headers.insert("x-should-retry", HeaderValue::from_static("false"));
+        }
+        response
+    }
+}

@@ -1,0 +1,62 @@
+//! Is this request really meant for a server on this machine?
+//!
+//! A web page can make its own name resolve to 127.0.0.1 (DNS rebinding) and then read what it likes from a local
+//! server; the Host header still carries the page's name. So a host that is not this machine's is refused, and no CORS
+//! header ever invites a page in.
+
+use std::net::{IpAddr, SocketAddr};
+
+use axum::extract::Request;
+use axum::http::header::HOST;
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+
+use super::error::ApiError;
+
+/// Middleware: lets a request pass when every host that it names is this machine.
+pub(super) async fn local_host_only(request: Request, next: Next) -> Response {
+    let in_url = request.uri().authority().map(|authority| authority.as_str());
+    let mut hosts = request.headers().get_all(HOST).iter();
+    let header = hosts.next().and_then(|value| value.to_str().ok());
+    if header.is_some_and(is_local) && hosts.next().is_none() && in_url.is_none_or(is_local) {
+        next.run(request).await
+    } else {
+        ApiError::host_not_allowed().into_response()
+    }
+}
+
+/// Whether a Host value, with or without a port, is `localhost` or a loopback address.
+fn is_local(host: &str) -> bool {
+    if let Ok(address) = host.parse::<SocketAddr>() {
+        return is_loopback(address.ip());
+    }
+    let name = match host.rsplit_once(':') {
+        Some((name, port)) if port.parse::<u16>().is_ok() && !name.contains(':') => name,
+        _ => host,
+    };
+    let bare = name.strip_prefix('[').and_then(|name| name.strip_suffix(']')).unwrap_or(name);
+    bare.eq_ignore_ascii_case("localhost") || bare.parse::<IpAddr>().is_ok_and(is_loopback)
+}
+
+/// Loopback in either family, or an IPv4 loopback address written as IPv6.
+pub(super) fn is_loopback(address: IpAddr) -> bool {
+    address.to_canonical().is_loopback()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_local;
+
+    #[test]
+    fn only_names_and_addresses_of_this_machine_are_local() {
+        for host in ["localhost", "LocalHost:8080", "127.0.0.1", "127.1.2.3:1", "[::1]", "[::1]:80"] {
+            assert!(is_local(host), "{host}");
+        }
+        for host in [
+            "", ":80", "example.org", "example.org:80", "localhost.example.org", "127.0.0.1.example.org", "10.0.0.1",
+            "0.0.0.0:80", "localhost:80:80", "localhost:99999", "me@localhost", "[::]:80", "127.1", "2130706433",
+        ] {
+            assert!(!is_local(host), "{host}");
+        }
+    }
+}

@@ -1,0 +1,95 @@
+//! How does a program speak to the engine over HTTP?
+//!
+//! OpenAI's chat completions and three things around them, and nothing else:
+//!
+//! | | |
+//! |---|---|
+//! | `POST /v1/chat/completions` | streaming and not, with tools |
+//! | `GET /v1/models` | the one model that is loaded |
+//! | `GET /health` | 200 when ready, 503 while loading or after a failure, with the reason |
+//!
+//! It listens on loopback only and checks the Host header ([`guard`]); whoever can reach the address may use it. Read
+//! on in [`chat`] for the life of one request, in [`toolcall`] for how calls are found in what a model writes.
+
+mod chat;
+mod error;
+mod fields;
+mod guard;
+mod reply;
+mod request;
+mod serve;
+mod state;
+pub mod toolcall;
+
+#[cfg(test)]
+mod tests;
+
+use axum::extract::{DefaultBodyLimit, Request, State};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{get, post};
+use axum::{Json, Router, middleware};
+use serde_json::{Value, json};
+use tokio::sync::mpsc::UnboundedReceiver;
+use tokio::sync::watch;
+
+use crate::{Event, GenerateRequest, Message, SubmitError};
+use error::ApiError;
+pub use serve::{ServeError, bind, serve, serve_blocking, serve_on};
+use state::Server;
+pub use state::{Limits, Slot};
+
+/// What the server needs from an engine. The real one is `crate::Engine`.
+pub trait Backend: Clone + Send + Sync + 'static {
+    /// The name under which the model is served.
+    fn model_id(&self) -> &str;
+
+    /// How many tokens prompt and answer may have together.
+    fn context_tokens(&self) -> usize;
+
+    /// Whether requests can be served; otherwise why not.
+    fn health(&self) -> Result<(), String>;
+
+    /// Renders the model's chat template and encodes it. May take seconds; called off the async threads.
+    fn encode_chat(&self, messages: &[Message], tools: &[Value]) -> Result<Vec<u32>, String>;
+
+    /// Accepts a generation or refuses it at once. Dropping the receiver cancels it, queued or running.
+    fn submit(&self, request: GenerateRequest) -> Result<UnboundedReceiver<Event>, SubmitError>;
+}
+
+/// The routes alone, with default limits, for whoever brings their own listener.
+pub fn router<B: Backend>(backend: impl Into<Slot<B>>) -> Router {
+    let (_, cut) = watch::channel(false);
+    routes(Server::new(backend.into(), Limits::default(), cut))
+}
+
+fn routes<B: Backend>(server: Server<B>) -> Router {
+    Router::new()
+        .route("/v1/chat/completions", post(chat::completions::<B>))
+        .route("/v1/models", get(models::<B>))
+        .route("/health", get(health::<B>))
+        .fallback(async |request: Request| ApiError::no_such_url(request.method().as_str(), request.uri().path()))
+        .method_not_allowed_fallback(async |request: Request| {
+            ApiError::method_not_allowed(request.method().as_str(), request.uri().path())
+        })
+        .layer(DefaultBodyLimit::max(server.limits.body_bytes_max))
+        .layer(middleware::from_fn(guard::local_host_only))
+        .with_state(server)
+}
+
+async fn models<B: Backend>(State(server): State<Server<B>>) -> Result<Json<Value>, ApiError> {
+    let backend = server.backend()?;
+    Ok(Json(json!({"object": "list", "data": [{
+        "id": backend.model_id(),
+        "object": "model",
+        "created": 0,
+        "owned_by": "cloister",
+        "cloister": {"context_tokens": backend.context_tokens()},
+    }]})))
+}
+
+async fn health<B: Backend>(State(server): State<Server<B>>) -> Response {
+    match server.backend() {
+        Ok(backend) => Json(json!({"status": "ready", "model": backend.model_id()})).into_response(),
+        Err(error) => error.into_response(),
+    }
+}
