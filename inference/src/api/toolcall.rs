@@ -79,8 +79,9 @@ impl Splitter {
 /// What a piece of text that might be an action turned out to be.
 #[derive(Debug, PartialEq)]
 enum Verdict {
-    /// No continuation makes it one.
-    Never,
+    /// No continuation makes it one, and nothing that begins in its first so many bytes is one either: those are whole
+    /// calls, and what follows them is neither a call nor the end.
+    Never { cleared_bytes: usize },
     /// Not yet, but a continuation could.
     Open,
     /// It is one, if the turn ends here.
@@ -92,10 +93,17 @@ fn first_action(turn: &str, from: usize, tools: &[String]) -> Option<(usize, Ver
     if tools.is_empty() {
         return None;
     }
-    candidates(turn).into_iter().filter(|at| *at >= from).find_map(|at| match judge(&turn[at..], tools) {
-        Verdict::Never => None,
-        verdict => Some((at, verdict)),
-    })
+    let mut cleared = from;
+    for at in candidates(turn) {
+        if at < cleared {
+            continue;
+        }
+        match judge(&turn[at..], tools) {
+            Verdict::Never { cleared_bytes } => cleared = at + cleared_bytes,
+            verdict => return Some((at, verdict)),
+        }
+    }
+    None
 }
 
 /// Where an action could begin: a tag anywhere, a fence or a bracket at the start of a line; nothing inside a fence.
@@ -152,7 +160,7 @@ fn judge(text: &str, tools: &[String]) -> Verdict {
             Item::Never
         };
         match item {
-            Item::Never => return Verdict::Never,
+            Item::Never => return Verdict::Never { cleared_bytes: text.len() - rest.len() },
             Item::Open => return Verdict::Open,
             Item::Calls(found, after) => {
                 calls.extend(found);
@@ -162,7 +170,7 @@ fn judge(text: &str, tools: &[String]) -> Verdict {
     }
 }
 
-/// What stands at the front of a text: like [`Verdict`], with the text that follows.
+/// What stands at the front of a text: like [`Verdict`], with the text that follows the calls.
 enum Item<'t> {
     Never,
     Open,
