@@ -4,16 +4,29 @@
 use serde::Deserialize;
 use serde_json::Value;
 
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Role {
+    System,
+    User,
+    Assistant,
+    Tool,
+}
+
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 pub struct Message {
-    pub role: String,
-    #[serde(default)]
-    pub content: Option<String>,
+    pub role: Role,
+    #[serde(default, deserialize_with = "content")]
+    pub content: String,
     #[serde(default)]
     pub tool_calls: Vec<Value>,
 }
 
-#[derive(Debug, Clone, PartialEq, Default)]
+fn content<'de, D: serde::Deserializer<'de>>(from: D) -> Result<String, D::Error> {
+    Ok(Option::deserialize(from)?.unwrap_or_default())
+}
+
+#[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Sampling {
     pub temperature: f32,
     pub top_p: f32,
@@ -30,7 +43,7 @@ pub struct GenerateRequest {
     pub cache: bool,
 }
 
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Copy, Default)]
 pub struct Usage {
     pub prompt_tokens: usize,
     pub cached_tokens: usize,
@@ -41,11 +54,12 @@ pub struct Usage {
     pub diverged_at: Option<usize>,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum FinishReason {
     Stop,
     Length,
     Cancelled,
+    Failed(String),
 }
 
 #[derive(Debug, Clone)]
@@ -64,10 +78,16 @@ pub enum Event {
 
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum SubmitError {
-    #[error("the prompt has {prompt_tokens} tokens and the context holds {context_tokens}")]
-    PromptTooLong { prompt_tokens: usize, context_tokens: usize },
-    #[error("{waiting} requests are already waiting")]
-    QueueFull { waiting: usize },
-    #[error("the engine has stopped")]
+    #[error("the prompt is empty")]
+    PromptEmpty,
+    #[error("too long")]
+    PromptTooLong { prompt_tokens: usize, context_tokens_max: usize },
+    #[error("token id {id} is outside the vocabulary of {vocabulary}")]
+    UnknownToken { id: u32, vocabulary: usize },
+    #[error("invalid request: {what}")]
+    Invalid { what: String },
+    #[error("the queue is full")]
+    QueueFull,
+    #[error("the engine is stopped")]
     Stopped,
 }

@@ -15,9 +15,9 @@ use axum::extract::{FromRequest, Request, State};
 use axum::http::{StatusCode, header};
 use axum::response::sse::{Event as SseEvent, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
+use futures::stream::BoxStream;
 use futures::{Stream, StreamExt, stream};
 use serde_json::Value;
-use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::time::Instant;
 
 use super::error::ApiError;
@@ -51,7 +51,7 @@ pub(super) async fn completions<B: Backend>(State(server): State<Server<B>>, req
 struct Turn<B> {
     server: Server<B>,
     deadline: Instant,
-    events: UnboundedReceiver<Event>,
+    events: BoxStream<'static, Event>,
     splitter: Splitter,
     reply: Reply,
     stream: bool,
@@ -60,7 +60,7 @@ struct Turn<B> {
 impl<B: Backend> Turn<B> {
     /// The engine's next word. An engine that falls silent without a last word has failed.
     async fn next(&mut self) -> Result<Event, ApiError> {
-        let event = self.server.bounded(self.deadline, self.events.recv()).await?;
+        let event = self.server.bounded(self.deadline, self.events.next()).await?;
         event.ok_or_else(|| ApiError::internal("the engine ended without finishing the answer"))
     }
 }
@@ -140,7 +140,7 @@ async fn whole<B: Backend>(mut turn: Turn<B>) -> Result<Value, ApiError> {
             Event::Done(Finish { reason, usage, .. }) => {
                 let (rest, calls) = turn.splitter.finish(reason == FinishReason::Stop);
                 content.push_str(rest);
-                let word = finish_word(&reason, !calls.is_empty()).ok_or_else(ApiError::shutting_down)?;
+                let word = finish_word(reason, !calls.is_empty())?;
                 return Ok(turn.reply.completion(&content, &calls, word, &usage));
             }
         }
@@ -175,8 +175,9 @@ fn chunks<B: Backend>(turn: &mut Turn<B>, event: Result<Event, ApiError>) -> (Ve
         Ok(Event::Done(finish)) => finish,
     };
     let (rest, calls) = turn.splitter.finish(reason == FinishReason::Stop);
-    let Some(word) = finish_word(&reason, !calls.is_empty()) else {
-        return (vec![ApiError::shutting_down().to_json().to_string()], true);
+    let word = match finish_word(reason, !calls.is_empty()) {
+        Ok(word) => word,
+        Err(error) => return (vec![error.to_json().to_string()], true),
     };
     let mut chunks = Vec::new();
     if !rest.is_empty() {

@@ -124,13 +124,14 @@ impl ApiError {
 impl From<SubmitError> for ApiError {
     fn from(error: SubmitError) -> Self {
         match error {
-            SubmitError::PromptTooLong { prompt_tokens, context_tokens } => {
-                Self::context_exceeded(prompt_tokens, context_tokens)
+            SubmitError::PromptTooLong { prompt_tokens, context_tokens_max } => {
+                Self::context_exceeded(prompt_tokens, context_tokens_max)
             }
-            SubmitError::QueueFull { .. } => {
-                Self::new(StatusCode::TOO_MANY_REQUESTS, "queue_full", error.to_string())
-            }
+            SubmitError::PromptEmpty => Self::invalid("messages", "invalid_value", error.to_string()),
+            SubmitError::Invalid { .. } => Self::new(StatusCode::BAD_REQUEST, "invalid_value", error.to_string()),
+            SubmitError::QueueFull => Self::new(StatusCode::TOO_MANY_REQUESTS, "queue_full", error.to_string()),
             SubmitError::Stopped => Self::failed(&error.to_string()),
+            SubmitError::UnknownToken { .. } => Self::internal(error.to_string()),
         }
     }
 }

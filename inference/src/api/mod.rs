@@ -28,8 +28,8 @@ use axum::extract::{DefaultBodyLimit, Request, State};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router, middleware};
+use futures::stream::BoxStream;
 use serde_json::{Value, json};
-use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::sync::watch;
 
 use crate::{Event, GenerateRequest, Message, SubmitError};
@@ -52,8 +52,8 @@ pub trait Backend: Clone + Send + Sync + 'static {
     /// Renders the model's chat template and encodes it. May take seconds; called off the async threads.
     fn encode_chat(&self, messages: &[Message], tools: &[Value]) -> Result<Vec<u32>, String>;
 
-    /// Accepts a generation or refuses it at once. Dropping the receiver cancels it, queued or running.
-    fn submit(&self, request: GenerateRequest) -> Result<UnboundedReceiver<Event>, SubmitError>;
+    /// Accepts a generation or refuses it at once. Dropping the events cancels it, queued or running.
+    fn submit(&self, request: GenerateRequest) -> Result<BoxStream<'static, Event>, SubmitError>;
 }
 
 /// The routes alone, with default limits, for whoever brings their own listener.

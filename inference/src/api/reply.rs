@@ -8,6 +8,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde_json::{Value, json};
 
+use super::error::ApiError;
 use super::toolcall::ToolCall;
 use crate::{FinishReason, Usage};
 
@@ -92,13 +93,14 @@ impl Reply {
     }
 }
 
-/// OpenAI's word for how the turn ended. None when it did not end but was abandoned.
-pub(super) fn finish_word(reason: &FinishReason, has_calls: bool) -> Option<&'static str> {
+/// OpenAI's word for how the turn ended, or the error when it did not end but was abandoned.
+pub(super) fn finish_word(reason: FinishReason, has_calls: bool) -> Result<&'static str, ApiError> {
     match reason {
-        FinishReason::Stop if has_calls => Some("tool_calls"),
-        FinishReason::Stop => Some("stop"),
-        FinishReason::Length => Some("length"),
-        FinishReason::Cancelled => None,
+        FinishReason::Stop if has_calls => Ok("tool_calls"),
+        FinishReason::Stop => Ok("stop"),
+        FinishReason::Length => Ok("length"),
+        FinishReason::Cancelled => Err(ApiError::shutting_down()),
+        FinishReason::Failed(reason) => Err(ApiError::internal(format!("the engine failed: {reason}"))),
     }
 }
 

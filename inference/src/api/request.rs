@@ -11,9 +11,11 @@ use super::fields::{Fields, wrong_type};
 use crate::{Message, Sampling};
 
 const STOP_MAX: usize = 4;
-const STOP_BYTES_MAX: usize = 1024;
+const STOP_BYTES_MAX: usize = 256;
 const TOOLS_MAX: usize = 128;
 const TOOL_NAME_BYTES_MAX: usize = 64;
+/// For what a request leaves open: what the makers of the Qwen2.5 family recommend for it.
+const SAMPLING: Sampling = Sampling { temperature: 0.7, top_p: 0.8, top_k: 20, seed: 0 };
 
 /// A chat completion as meant. Only [`ChatRequest::parse`] makes one, so every field is within its limits.
 #[derive(Debug)]
@@ -108,7 +110,7 @@ fn tool_name(at: usize, tool: &Value) -> Result<String, ApiError> {
 }
 
 fn sampling(fields: &Fields, seed: u64) -> Result<Sampling, ApiError> {
-    let mut sampling = Sampling { seed, ..Sampling::default() };
+    let mut sampling = Sampling { seed, ..SAMPLING };
     if let Some(temperature) = fields.number("temperature", 0.0, 2.0)? {
         sampling.temperature = temperature as f32;
     }
@@ -117,6 +119,10 @@ fn sampling(fields: &Fields, seed: u64) -> Result<Sampling, ApiError> {
     }
     if let Some(top_k) = fields.integer("top_k", 0, i64::from(u32::MAX))? {
         sampling.top_k = top_k as usize;
+    }
+    if sampling.top_p == 0.0 {
+        // The smallest set of likeliest tokens is the likeliest one.
+        (sampling.top_k, sampling.top_p) = (1, 1.0);
     }
     if let Some(seed) = fields.integer("seed", i64::MIN, i64::MAX)? {
         sampling.seed = seed.cast_unsigned();
@@ -177,6 +183,9 @@ fn message(at: usize, item: &Value) -> Result<Message, ApiError> {
     let mut plain = Map::new();
     plain.insert("role".into(), role.into());
     plain.insert("content".into(), content.into());
+    if let Some(id) = fields.string("tool_call_id")? {
+        plain.insert("tool_call_id".into(), id.into());
+    }
     if !calls.is_empty() {
         plain.insert("tool_calls".into(), calls.into());
     }

@@ -4,10 +4,13 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use futures::StreamExt;
+use futures::stream::BoxStream;
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::sync::{Notify, mpsc};
+use tokio_stream::wrappers::UnboundedReceiverStream;
 
 use super::super::{Backend, Limits, Slot, bind, serve_on};
 use crate::{Event, Finish, FinishReason, GenerateRequest, Message, SubmitError, Usage};
@@ -102,7 +105,7 @@ impl Backend for Scripted {
         Ok(vec![7; bytes])
     }
 
-    fn submit(&self, request: GenerateRequest) -> Result<mpsc::UnboundedReceiver<Event>, SubmitError> {
+    fn submit(&self, request: GenerateRequest) -> Result<BoxStream<'static, Event>, SubmitError> {
         if let Some(refusal) = &self.0.refusal {
             return Err(refusal.clone());
         }
@@ -116,12 +119,12 @@ impl Backend for Scripted {
                 () = play(&stage.script, prompt_tokens, &sender) => {}
             }
         });
-        Ok(receiver)
+        Ok(UnboundedReceiverStream::new(receiver).boxed())
     }
 }
 
 fn text_bytes(message: &Message) -> usize {
-    message.content.as_deref().map_or(0, str::len)
+    message.content.len()
 }
 
 async fn play(script: &[Step], prompt_tokens: usize, sender: &mpsc::UnboundedSender<Event>) {
@@ -146,7 +149,7 @@ async fn play(script: &[Step], prompt_tokens: usize, sender: &mpsc::UnboundedSen
             Hang => std::future::pending().await,
             Pause(time) => tokio::time::sleep(*time).await,
             End(reason) => {
-                let _ = sender.send(Event::Done(Finish { reason: *reason, text: said.clone(), usage: usage.clone() }));
+                let _ = sender.send(Event::Done(Finish { reason: reason.clone(), text: said.clone(), usage }));
             }
             Vanish => return,
         }

@@ -87,6 +87,16 @@ async fn what_was_asked_reaches_the_engine() {
 }
 
 #[tokio::test]
+async fn a_request_that_leaves_sampling_open_gets_what_suits_the_model() {
+    let engine = Scripted::new(&HELLO);
+    let address = served(engine.clone()).await;
+    ask(address, &chat(json!({"seed": 4}))).await;
+    assert_eq!(engine.submission().sampling, Sampling { temperature: 0.7, top_p: 0.8, top_k: 20, seed: 4 });
+    ask(address, &chat(json!({"seed": 4, "top_p": 0}))).await;
+    assert_eq!(engine.submission().sampling, Sampling { temperature: 0.7, top_p: 1.0, top_k: 1, seed: 4 });
+}
+
+#[tokio::test]
 async fn an_answer_may_fill_the_context_and_no_more() {
     let engine = Scripted::new(&HELLO);
     let address = served(engine.clone()).await;
@@ -123,7 +133,7 @@ async fn messages_of_every_role_and_form_reach_the_template() {
         {"role": "system", "content": "be short"},
         {"role": "user", "content": "one two"},
         {"role": "assistant", "content": null, "tool_calls": [call]},
-        {"role": "tool", "content": "done"},
+        {"role": "tool", "tool_call_id": "c1", "content": "done"},
     ]))
     .unwrap();
     assert_eq!(seen, expected);
@@ -140,7 +150,7 @@ async fn an_unknown_model_is_404_and_says_which_one_is_served() {
 #[tokio::test]
 async fn a_prompt_that_leaves_no_room_exceeds_the_context() {
     let full = Scripted::with(&HELLO, |stage| stage.context_tokens = 5);
-    let refused = SubmitError::PromptTooLong { prompt_tokens: 9, context_tokens: 8 };
+    let refused = SubmitError::PromptTooLong { prompt_tokens: 9, context_tokens_max: 8 };
     let refuses = Scripted::with(&HELLO, |stage| stage.refusal = Some(refused));
     for engine in [full, refuses] {
         let answer = ask(served(engine).await, &chat(json!({}))).await;
@@ -150,7 +160,7 @@ async fn a_prompt_that_leaves_no_room_exceeds_the_context() {
 
 #[tokio::test]
 async fn a_full_queue_is_429_and_says_when_to_try_again() {
-    let engine = Scripted::with(&HELLO, |stage| stage.refusal = Some(SubmitError::QueueFull { waiting: 64 }));
+    let engine = Scripted::with(&HELLO, |stage| stage.refusal = Some(SubmitError::QueueFull));
     let answer = ask(served(engine).await, &chat(json!({"stream": true}))).await;
     assert_eq!(answer.error(), (429, "queue_full".into()));
     assert!(answer.head.contains("\r\nretry-after: 5"), "{answer:?}");

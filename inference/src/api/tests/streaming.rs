@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::bench::{Answer, End, Say, Scripted, Step, Vanish, ask, chat, served};
-use crate::FinishReason::{Cancelled, Length, Stop};
+use crate::FinishReason::{Cancelled, Failed, Length, Stop};
 
 const HELLO: [Step; 3] = [Say("Hel"), Say("lo"), End(Stop)];
 
@@ -95,6 +95,7 @@ async fn an_engine_that_dies_ends_the_answer_with_an_error_and_never_with_done()
         (vec![Say("Hel"), Vanish], "internal_error", 500),
         (vec![Vanish], "internal_error", 500),
         (vec![Say("Hel"), End(Cancelled)], "shutting_down", 503),
+        (vec![Say("Hel"), End(Failed("no memory".into()))], "internal_error", 500),
     ] {
         let address = served(Scripted::new(&script)).await;
         let whole = ask(address, &chat(json!({}))).await;
