@@ -20,12 +20,12 @@ use futures::{Stream, StreamExt, stream};
 use serde_json::Value;
 use tokio::time::Instant;
 
+use super::Backend;
 use super::error::ApiError;
 use super::reply::{Reply, finish_word, random};
 use super::request::ChatRequest;
 use super::state::Server;
 use super::toolcall::Splitter;
-use super::Backend;
 use crate::{Event, Finish, FinishReason, GenerateRequest};
 
 /// How often a silent stream says that it lives: a long prompt may be computed for minutes.
@@ -156,9 +156,7 @@ fn events<B: Backend>(turn: Turn<B>) -> impl Stream<Item = Result<SseEvent, Infa
         let (chunks, over) = chunks(&mut turn, event);
         Some((stream::iter(chunks), (!over).then_some(turn)))
     });
-    stream::once(async move { role.to_string() })
-        .chain(rest.flatten())
-        .map(|data| Ok(SseEvent::default().data(data)))
+    stream::once(async move { role.to_string() }).chain(rest.flatten()).map(|data| Ok(SseEvent::default().data(data)))
 }
 
 /// What one word of the engine becomes on the wire, and whether it was the last.

@@ -53,8 +53,20 @@ mod tests {
             assert!(is_local(host), "{host}");
         }
         for host in [
-            "", ":80", "example.org", "example.org:80", "localhost.example.org", "127.0.0.1.example.org", "10.0.0.1",
-            "0.0.0.0:80", "localhost:80:80", "localhost:99999", "me@localhost", "[::]:80", "127.1", "2130706433",
+            "",
+            ":80",
+            "example.org",
+            "example.org:80",
+            "localhost.example.org",
+            "127.0.0.1.example.org",
+            "10.0.0.1",
+            "0.0.0.0:80",
+            "localhost:80:80",
+            "localhost:99999",
+            "me@localhost",
+            "[::]:80",
+            "127.1",
+            "2130706433",
         ] {
             assert!(!is_local(host), "{host}");
         }

@@ -134,7 +134,9 @@ fn stop(fields: &Fields) -> Result<Vec<String>, ApiError> {
     let stop: Vec<String> = match fields.get("stop") {
         None => Vec::new(),
         Some(Value::String(one)) => vec![one.clone()],
-        Some(Value::Array(items)) => items.iter().enumerate().map(|(at, item)| stop_item(at, item)).collect::<Result<_, _>>()?,
+        Some(Value::Array(items)) => {
+            items.iter().enumerate().map(|(at, item)| stop_item(at, item)).collect::<Result<_, _>>()?
+        }
         Some(other) => return Err(fields.wrong_type("stop", "a string or a list of strings", other)),
     };
     if stop.len() > STOP_MAX {

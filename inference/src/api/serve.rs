@@ -23,7 +23,9 @@ const CLOSE_TIME_MAX: Duration = Duration::from_secs(1);
 #[derive(Debug, Error)]
 pub enum ServeError {
     /// The address can be reached from other machines.
-    #[error("{0} can be reached from other machines, which needs API keys, and those come later; use 127.0.0.1 or [::1]")]
+    #[error(
+        "{0} can be reached from other machines, which needs API keys, and those come later; use 127.0.0.1 or [::1]"
+    )]
     NotLoopback(SocketAddr),
     /// The address is taken, or not ours.
     #[error("cannot listen on {address}: {source}")]

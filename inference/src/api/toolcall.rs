@@ -275,7 +275,8 @@ fn leading_json(text: &str) -> Leading<'_> {
     if !text.starts_with(['{', '[']) {
         return if text.is_empty() { Leading::Open } else { Leading::Never };
     }
-    let mut strict = Escaped { bytes: text.as_bytes().iter(), pending: None, added_bytes: 0, in_string: false, escape: false };
+    let mut strict =
+        Escaped { bytes: text.as_bytes().iter(), pending: None, added_bytes: 0, in_string: false, escape: false };
     let mut stream = serde_json::Deserializer::from_reader(&mut strict).into_iter::<Value>();
     match stream.next() {
         Some(Ok(json)) => {
@@ -303,7 +304,10 @@ impl Escaped<'_> {
             return Some(byte);
         }
         let byte = *self.bytes.next()?;
-        if self.in_string && !self.escape && let Some(short) = short_escape(byte) {
+        if self.in_string
+            && !self.escape
+            && let Some(short) = short_escape(byte)
+        {
             self.pending = Some(short);
             self.added_bytes += 1;
             return Some(b'\\');
@@ -317,7 +321,9 @@ impl Escaped<'_> {
 impl Read for Escaped<'_> {
     fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
         let mut count = 0;
-        while count < out.len() && let Some(byte) = self.next_byte() {
+        while count < out.len()
+            && let Some(byte) = self.next_byte()
+        {
             out[count] = byte;
             count += 1;
         }

@@ -112,7 +112,10 @@ async fn one_connection_carries_several_requests() {
 }
 
 /// A server that stops when the sender fires; the receiver tells how it ended.
-async fn stoppable(engine: Scripted, drain: Duration) -> (std::net::SocketAddr, oneshot::Sender<()>, tokio::task::JoinHandle<()>) {
+async fn stoppable(
+    engine: Scripted,
+    drain: Duration,
+) -> (std::net::SocketAddr, oneshot::Sender<()>, tokio::task::JoinHandle<()>) {
     let listener = bind("127.0.0.1:0".parse().unwrap()).await.unwrap();
     let address = listener.local_addr().unwrap();
     let (stop, stopped) = oneshot::channel();
@@ -169,11 +172,14 @@ fn the_blocking_server_tells_its_address_and_ends_when_told() {
     let (ready, address) = std::sync::mpsc::channel();
     let server = std::thread::spawn({
         let stop = Arc::clone(&stop);
-        move || serve_blocking("127.0.0.1:0".parse().unwrap(), Scripted::new(&[Hang]), stop, |at| ready.send(at).unwrap())
+        move || {
+            serve_blocking("127.0.0.1:0".parse().unwrap(), Scripted::new(&[Hang]), stop, |at| ready.send(at).unwrap())
+        }
     });
     let address = address.recv_timeout(Duration::from_secs(5)).unwrap();
     let mut socket = std::net::TcpStream::connect(address).unwrap();
-    std::io::Write::write_all(&mut socket, b"GET /health HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n").unwrap();
+    std::io::Write::write_all(&mut socket, b"GET /health HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n")
+        .unwrap();
     let answer = std::io::read_to_string(&mut socket).unwrap();
     assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
     stop.store(true, Ordering::Relaxed);

@@ -64,8 +64,12 @@ async fn a_host_that_is_not_this_machine_is_refused_everywhere() {
     let address = served(Scripted::new(&HELLO)).await;
     let good = post(&chat(json!({})).to_string());
     for head in [
-        "host: rebound.example.org", "host: 10.0.0.1:80", "x-no: host", "host: localhost\r\nhost: rebound.example.org",
-        "host:", "host: localhost.rebound.example.org",
+        "host: rebound.example.org",
+        "host: 10.0.0.1:80",
+        "x-no: host",
+        "host: localhost\r\nhost: rebound.example.org",
+        "host:",
+        "host: localhost.rebound.example.org",
     ] {
         let answer = exchange(address, &good.replace("host: localhost", head)).await;
         assert_eq!(answer.error(), (403, "host_not_allowed".into()), "{head}");
@@ -79,7 +83,8 @@ async fn a_host_that_is_not_this_machine_is_refused_everywhere() {
 #[tokio::test]
 async fn no_answer_invites_a_web_page() {
     let address = served(Scripted::new(&HELLO)).await;
-    let from_page = post(&chat(json!({})).to_string()).replace("\r\n\r\n", "\r\norigin: http://page.example.org\r\n\r\n");
+    let from_page =
+        post(&chat(json!({})).to_string()).replace("\r\n\r\n", "\r\norigin: http://page.example.org\r\n\r\n");
     let answer = exchange(address, &from_page).await;
     assert!(!answer.head.contains("access-control"), "{answer:?}");
 }
@@ -99,7 +104,9 @@ async fn only_loopback_addresses_are_listened_on() {
 #[tokio::test]
 async fn what_is_no_http_gets_an_end_and_harms_nobody() {
     let address = served(Scripted::new(&HELLO)).await;
-    for garbage in ["\r\n\r\n\r\n", "hello\r\n\r\n", "GET / HTTP/9.9\r\n\r\n", "POST / HTTP/1.1\r\ncontent-length: -1\r\n\r\n"] {
+    for garbage in
+        ["\r\n\r\n\r\n", "hello\r\n\r\n", "GET / HTTP/9.9\r\n\r\n", "POST / HTTP/1.1\r\ncontent-length: -1\r\n\r\n"]
+    {
         let mut socket = super::bench::connect(address, garbage).await;
         tokio::io::AsyncWriteExt::shutdown(&mut socket).await.unwrap();
         let _ = tokio::io::AsyncReadExt::read_to_end(&mut socket, &mut Vec::new()).await;

@@ -31,7 +31,8 @@ async fn outcome(script: &[Step], extra: Value) -> (Option<String>, Vec<(String,
 
     body["stream"] = json!(true);
     let events = ask(address, &body).await.events();
-    let chunks: Vec<Value> = events[..events.len() - 1].iter().map(|data| serde_json::from_str(data).unwrap()).collect();
+    let chunks: Vec<Value> =
+        events[..events.len() - 1].iter().map(|data| serde_json::from_str(data).unwrap()).collect();
     let choices = || chunks.iter().map(|chunk| &chunk["choices"][0]);
     let streamed: String = choices().filter_map(|choice| choice["delta"]["content"].as_str()).collect();
     assert_eq!(streamed, text.clone().unwrap_or_default());

@@ -99,12 +99,17 @@ fn what_only_looks_like_a_call_is_prose() {
 
 #[test]
 fn a_call_after_a_finished_code_block_is_a_call() {
-    check("```python\nx = {}\n```\n<tool_call>{\"name\": \"finish\"}</tool_call>", "```python\nx = {}\n```", json!([["finish", {}]]));
+    check(
+        "```python\nx = {}\n```\n<tool_call>{\"name\": \"finish\"}</tool_call>",
+        "```python\nx = {}\n```",
+        json!([["finish", {}]]),
+    );
 }
 
 #[test]
 fn line_breaks_inside_strings_are_accepted_as_written() {
-    let turn = "<tool_call>{\"name\": \"search\", \"arguments\": {\"q\": \"a\n\tb\\n\\\"c\\\"\r\n</tool_call>\"}}</tool_call>";
+    let turn =
+        "<tool_call>{\"name\": \"search\", \"arguments\": {\"q\": \"a\n\tb\\n\\\"c\\\"\r\n</tool_call>\"}}</tool_call>";
     check(turn, "", json!([["search", {"q": "a\n\tb\n\"c\"\r\n</tool_call>"}]]));
 }
 
@@ -124,11 +129,37 @@ fn a_long_turn_of_near_calls_is_judged_in_time() {
 /// Pieces from which turns are made that come close to calls.
 fn turns() -> impl Strategy<Value = String> {
     let fragment = prop_oneof![
-        Just("<tool_call>"), Just("</tool_call>"), Just("```"), Just("````"), Just("json"), Just("python"), Just("\n"),
-        Just(" "), Just("{"), Just("}"), Just("{{"), Just("}}"), Just("["), Just("]"), Just(","), Just("\""), Just("\\"),
-        Just(r#"{"name": "search", "arguments": {"q": "x"}}"#), Just(r#""name": "search""#), Just(r#""arguments": {}"#),
-        Just(r#"{"name": "nobody", "arguments": {}}"#), Just(r#""\ud800"#), Just("prose"), Just("é"), Just("<"), Just("`"),
-        Just("1e"), Just("-"), Just("tru"), Just("\t"), Just("\u{a0}"),
+        Just("<tool_call>"),
+        Just("</tool_call>"),
+        Just("```"),
+        Just("````"),
+        Just("json"),
+        Just("python"),
+        Just("\n"),
+        Just(" "),
+        Just("{"),
+        Just("}"),
+        Just("{{"),
+        Just("}}"),
+        Just("["),
+        Just("]"),
+        Just(","),
+        Just("\""),
+        Just("\\"),
+        Just(r#"{"name": "search", "arguments": {"q": "x"}}"#),
+        Just(r#""name": "search""#),
+        Just(r#""arguments": {}"#),
+        Just(r#"{"name": "nobody", "arguments": {}}"#),
+        Just(r#""\ud800"#),
+        Just("prose"),
+        Just("é"),
+        Just("<"),
+        Just("`"),
+        Just("1e"),
+        Just("-"),
+        Just("tru"),
+        Just("\t"),
+        Just("\u{a0}"),
     ];
     let near = prop::collection::vec(fragment, 0..14).prop_map(|parts| parts.concat());
     prop_oneof![4 => near, 1 => any::<String>()]
@@ -214,15 +245,20 @@ fn what_the_default_model_emits_is_understood() {
 fn every_acceptable_answer_of_the_benchmark_survives_each_form() {
     let Some(cases) = cases("bfcl_100.jsonl") else { return };
     for case in cases {
-        let names: Vec<String> =
-            case["functions"].as_array().unwrap().iter().map(|tool| tool["name"].as_str().unwrap().to_owned()).collect();
+        let names: Vec<String> = case["functions"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|tool| tool["name"].as_str().unwrap().to_owned())
+            .collect();
         let calls: Vec<Value> = case["ground_truth"].as_array().unwrap().iter().flat_map(first_acceptable).collect();
         let objects: Vec<String> =
             calls.iter().map(|call| json!({"name": call[0], "arguments": call[1]}).to_string()).collect();
         if calls.is_empty() {
             continue;
         }
-        for (open, close) in [("<tool_call>\n", "\n</tool_call>\n"), ("```json\n", "\n```\n"), ("", "\n"), ("{", "}\n")] {
+        for (open, close) in [("<tool_call>\n", "\n</tool_call>\n"), ("```json\n", "\n```\n"), ("", "\n"), ("{", "}\n")]
+        {
             let turn: String = objects.iter().map(|object| format!("{open}{object}{close}")).collect();
             assert_eq!(found(&turn, &names), (String::new(), calls.clone()), "{turn}");
         }
