@@ -18,6 +18,7 @@ mod guard;
 mod reply;
 mod request;
 mod serve;
+mod served;
 mod state;
 pub mod toolcall;
 
@@ -35,10 +36,11 @@ use tokio::sync::watch;
 use crate::{Event, GenerateRequest, Message, SubmitError};
 use error::ApiError;
 pub use serve::{ServeError, bind, serve, serve_blocking, serve_on};
+pub use served::Served;
 use state::Server;
 pub use state::{Limits, Slot};
 
-/// What the server needs from an engine. The real one is `crate::Engine`.
+/// What the server needs from an engine. The real one is [`Served`].
 pub trait Backend: Clone + Send + Sync + 'static {
     /// The name under which the model is served.
     fn model_id(&self) -> &str;

@@ -1,0 +1,137 @@
+//! Which texts mean something similar?
+//!
+//! Sentence vectors as sentence-transformers makes them with all-MiniLM-L6-v2: mean of the hidden states over the
+//! real tokens, then length 1, so that a dot product is the cosine. Texts are cut to [`TOKENS_MAX`] tokens.
+
+use crate::model::SentenceEncoder;
+use std::path::{Path, PathBuf};
+use tokenizers::{TruncationParams, Tokenizer};
+
+/// Tokens of a text that count; all-MiniLM-L6-v2 was trained with this many.
+pub const TOKENS_MAX: usize = 256;
+/// Tokens in one forward call, padding included.
+const BATCH_TOKENS_MAX: usize = 4096;
+/// Bytes of a text that are looked at; 256 tokens are never more.
+const TEXT_BYTES_MAX: usize = 16 << 10;
+const FILE_BYTES_MAX: u64 = 4 << 30;
+
+/// Turns texts into vectors. Calls may come from several threads.
+pub struct Embedder {
+    encoder: SentenceEncoder,
+    tokenizer: Tokenizer,
+}
+
+/// Why an embedder was not loaded, or a text not embedded.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum EmbedError {
+    /// A file of the model cannot be read.
+    #[error("cannot read {}", path.display())]
+    Unreadable {
+        /// The file.
+        path: PathBuf,
+        /// What the operating system said.
+        #[source]
+        source: std::io::Error,
+    },
+    /// A file of the model is not what it should be.
+    #[error("{} is not a sentence encoder: {reason}", directory.display())]
+    Invalid {
+        /// The directory of the model.
+        directory: PathBuf,
+        /// What is wrong.
+        reason: String,
+    },
+    /// Embedding failed; not expected with a model that loaded.
+    #[error("embedding failed: {reason}")]
+    Failed {
+        /// Where it failed.
+        reason: String,
+    },
+}
+
+impl Embedder {
+    /// Loads `config.json`, `tokenizer.json` and `model.safetensors` from one directory.
+    pub fn load(directory: &Path) -> Result<Embedder, EmbedError> {
+        let invalid = |reason: String| EmbedError::Invalid { directory: directory.to_owned(), reason };
+        let config = read(directory, "config.json")?;
+        let config = String::from_utf8(config).map_err(|_| invalid("config.json is not UTF-8".into()))?;
+        let mut tokenizer = Tokenizer::from_bytes(read(directory, "tokenizer.json")?)
+            .map_err(|error| invalid(format!("tokenizer.json: {error}")))?;
+        let encoder = SentenceEncoder::load(&config, read(directory, "model.safetensors")?).map_err(invalid)?;
+        let truncation =
+            TruncationParams { max_length: TOKENS_MAX.min(encoder.tokens_max()), ..TruncationParams::default() };
+        tokenizer.with_truncation(Some(truncation)).map_err(|error| invalid(error.to_string()))?;
+        tokenizer.with_padding(None);
+        Ok(Embedder { encoder, tokenizer })
+    }
+
+    /// Numbers in a vector.
+    pub fn dimension(&self) -> usize {
+        self.encoder.dimension()
+    }
+
+    /// One vector of length 1 for each text, in the order of the texts.
+    pub fn embed(&self, texts: &[String]) -> Result<Vec<Vec<f32>>, EmbedError> {
+        let failed = |reason: String| EmbedError::Failed { reason };
+        let encode = |text: &String| {
+            let text = &text[..text.floor_char_boundary(TEXT_BYTES_MAX)];
+            let encoding = self.tokenizer.encode_fast(text, true).map_err(|error| failed(error.to_string()))?;
+            Ok(encoding.get_ids().to_vec())
+        };
+        let ids = texts.iter().map(encode).collect::<Result<Vec<_>, EmbedError>>()?;
+        // Texts of similar length share a batch, so that little of it is padding.
+        let mut order: Vec<usize> = (0..texts.len()).collect();
+        order.sort_by_key(|&i| ids[i].len());
+        let mut vectors = vec![Vec::new(); texts.len()];
+        let mut rest = order.as_slice();
+        while !rest.is_empty() {
+            let fits = |n: &usize| n * ids[rest[n - 1]].len() <= BATCH_TOKENS_MAX;
+            let size = (1..=rest.len()).take_while(fits).last().unwrap_or(1);
+            let (batch, later) = rest.split_at(size);
+            rest = later;
+            let rows: Vec<&[u32]> = batch.iter().map(|&i| ids[i].as_slice()).collect();
+            let embedded = self.embed_batch(&rows).map_err(|error| failed(error.to_string()))?;
+            for (&i, vector) in batch.iter().zip(embedded) {
+                vectors[i] = vector;
+            }
+        }
+        Ok(vectors)
+    }
+
+    fn embed_batch(&self, rows: &[&[u32]]) -> Result<Vec<Vec<f32>>, crate::model::ForwardError> {
+        let length = rows.iter().map(|row| row.len()).max().unwrap_or(0).max(1);
+        let (mut ids, mut mask) = (Vec::new(), Vec::new());
+        for row in rows {
+            ids.extend(row.iter().copied().chain(std::iter::repeat(0)).take(length));
+            mask.extend((0..length).map(|i| u32::from(i < row.len())));
+        }
+        let hidden = self.encoder.forward(ids, mask, rows.len())?;
+        let states = hidden.chunks(length * self.dimension());
+        Ok(rows.iter().zip(states).map(|(row, states)| self.pool(&states[..row.len() * self.dimension()])).collect())
+    }
+
+    /// Mean over the tokens, scaled to length 1.
+    fn pool(&self, states: &[f32]) -> Vec<f32> {
+        let mut sum = vec![0f32; self.dimension()];
+        for state in states.chunks(self.dimension()) {
+            sum.iter_mut().zip(state).for_each(|(sum, x)| *sum += x);
+        }
+        // The number of tokens cancels out.
+        let length = sum.iter().map(|x| x * x).sum::<f32>().sqrt().max(f32::MIN_POSITIVE);
+        sum.iter_mut().for_each(|x| *x /= length);
+        sum
+    }
+}
+
+fn read(directory: &Path, name: &str) -> Result<Vec<u8>, EmbedError> {
+    let path = directory.join(name);
+    let read = || {
+        let bytes = std::fs::metadata(&path)?.len();
+        if bytes > FILE_BYTES_MAX {
+            return Err(std::io::Error::other(format!("{bytes} bytes, more than {FILE_BYTES_MAX}")));
+        }
+        std::fs::read(&path)
+    };
+    read().map_err(|source| EmbedError::Unreadable { path: path.clone(), source })
+}

@@ -1,0 +1,199 @@
+//! Who owns the model, and how does the rest of the program speak to it?
+//!
+//! One thread owns the weights, the KV and the sampler; an [`Engine`] is a handle to it. Requests come through a bounded
+//! queue and run one at a time, first come, first served (batching several is not built yet). Each accepted request
+//! ends in exactly one [`Event::Done`].
+
+mod request;
+mod sampler;
+mod stream;
+mod worker;
+
+pub use request::{Event, Finish, FinishReason, GenerateRequest, Generation, Sampling, SubmitError, Usage};
+
+use crate::chat::{Chat, Template};
+use crate::kv::{Arena, BLOCK_TOKENS, PrefixCache};
+use crate::model::{Header, LoadError, Model, threads};
+use crate::tokenizer::Tokenizer;
+use request::Job;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{SyncSender, TrySendError, sync_channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use worker::Worker;
+
+/// A handle to the engine thread. Cloning it makes another handle to the same thread; the thread ends with the last one.
+#[derive(Clone)]
+pub struct Engine {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    info: ModelInfo,
+    chat: Arc<Chat>,
+    /// None once the engine is shut down.
+    queue: Mutex<Option<SyncSender<Job>>>,
+    stop: Arc<AtomicBool>,
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+/// What the engine may use.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EngineSettings {
+    /// The longest sequence, prompt and answer together, in tokens. The model's own limit and the KV memory may lower it.
+    pub context_tokens_max: usize,
+    /// Memory for KV, in bytes. Cached prefixes live in what running requests leave of it.
+    pub kv_bytes_max: usize,
+    /// Compute threads. The pool belongs to the process, so this can only confirm what it has: see [`threads`].
+    pub threads: Option<usize>,
+    /// Prompt tokens computed between two looks at the cancel flag.
+    pub chunk_tokens: usize,
+    /// Requests that may wait while one runs.
+    pub queue_max: usize,
+    /// Whether to repair the doubled braces in the tool instruction of templates that have them.
+    pub template_normalised: bool,
+}
+
+/// What was loaded.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
+pub struct ModelInfo {
+    /// The name that the file gives itself, else the name of the file.
+    pub name: String,
+    /// The family, such as `qwen2`.
+    pub architecture: String,
+    /// The longest sequence that this engine accepts, in tokens.
+    pub context_tokens: usize,
+    /// The longest sequence that the model was made for, in tokens.
+    pub context_tokens_model: usize,
+    /// Decoder layers.
+    pub layers: usize,
+    /// Token ids.
+    pub vocabulary: usize,
+    /// Bytes of weights.
+    pub weights_bytes: u64,
+    /// The types of the matrices with their shares.
+    pub quantization: String,
+    /// Bytes that the KV of one token takes.
+    pub kv_bytes_per_token: usize,
+    /// Compute threads.
+    pub threads: usize,
+}
+
+impl Default for EngineSettings {
+    fn default() -> Self {
+        EngineSettings {
+            context_tokens_max: 16384,
+            kv_bytes_max: 1 << 30,
+            threads: None,
+            chunk_tokens: 256,
+            queue_max: 16,
+            template_normalised: true,
+        }
+    }
+}
+
+impl Engine {
+    /// Loads the GGUF file at `path` and starts the thread. Takes seconds for a file of a gigabyte.
+    pub fn load(path: &Path, settings: EngineSettings) -> Result<Engine, LoadError> {
+        if let Some(asked) = settings.threads
+            && asked != threads()
+        {
+            return Err(LoadError::Threads { asked, running: threads() });
+        }
+        let header = Header::read(path)?;
+        let shape = crate::model::ModelShape::read(&header)?;
+        let template = template(&header, settings.template_normalised)?;
+        let block_bytes = shape.kv().block_bytes();
+        let context_wanted = settings.context_tokens_max.min(shape.context_tokens).max(BLOCK_TOKENS);
+        let blocks_max = settings.kv_bytes_max / block_bytes;
+        if blocks_max == 0 {
+            return Err(LoadError::KvTooSmall { kv_bytes_max: settings.kv_bytes_max, block_bytes });
+        }
+        let tokenizer = Arc::new(Tokenizer::load(&header)?);
+        let model = Model::load(&header)?;
+        let context_tokens = context_wanted.min(blocks_max * BLOCK_TOKENS);
+        let info = ModelInfo {
+            name: name(&header),
+            architecture: shape.architecture.clone(),
+            context_tokens,
+            context_tokens_model: shape.context_tokens,
+            layers: shape.layers,
+            vocabulary: shape.vocabulary,
+            weights_bytes: model.weights_bytes(),
+            quantization: model.quantization().to_owned(),
+            kv_bytes_per_token: block_bytes / BLOCK_TOKENS,
+            threads: threads(),
+        };
+        let chat = Arc::new(Chat::new(template, tokenizer));
+        let stop = Arc::new(AtomicBool::new(false));
+        let (queue, jobs) = sync_channel(settings.queue_max.max(1));
+        let worker = Worker {
+            model,
+            arena: Arena::new(shape.kv(), blocks_max),
+            cache: PrefixCache::new(blocks_max),
+            chat: chat.clone(),
+            context_tokens,
+            chunk_tokens: settings.chunk_tokens.max(1),
+            blocks_max,
+            stop: stop.clone(),
+        };
+        let thread = std::thread::Builder::new().name("engine".into()).spawn(move || worker.run(&jobs));
+        let thread = Mutex::new(Some(thread.map_err(|source| LoadError::Thread { source })?));
+        Ok(Engine { inner: Arc::new(Inner { info, chat, queue: Mutex::new(Some(queue)), stop, thread }) })
+    }
+
+    /// What was loaded.
+    pub fn info(&self) -> &ModelInfo {
+        &self.inner.info
+    }
+
+    /// From messages to ids, for this model.
+    pub fn chat(&self) -> &Chat {
+        &self.inner.chat
+    }
+
+    /// Hands a request to the engine thread. The events of an accepted request end with one [`Event::Done`].
+    pub fn submit(&self, request: GenerateRequest) -> Result<Generation, SubmitError> {
+        let context_tokens_max = self.inner.info.context_tokens;
+        request.check(context_tokens_max, self.inner.info.vocabulary)?;
+        let (job, generation) = Job::new(request);
+        let queue = self.inner.queue.lock().unwrap_or_else(PoisonError::into_inner);
+        let queue = queue.as_ref().ok_or(SubmitError::Stopped)?;
+        match queue.try_send(job) {
+            Ok(()) => Ok(generation),
+            Err(TrySendError::Full(_)) => Err(SubmitError::QueueFull),
+            Err(TrySendError::Disconnected(_)) => Err(SubmitError::Stopped),
+        }
+    }
+
+    /// Cancels what runs and what waits, and returns when the thread has ended. Other handles then refuse requests.
+    pub fn shutdown(self) {
+        self.inner.stop.store(true, Ordering::Relaxed);
+        self.inner.queue.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let thread = self.inner.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(thread) = thread {
+            // A panic in the thread was already reported to the request that met it.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+    }
+}
+
+fn template(header: &Header, normalised: bool) -> Result<Template, LoadError> {
+    let source = header.text("tokenizer.chat_template")?;
+    let template = if normalised { Template::normalised(source) } else { Template::new(source) };
+    template.map_err(|error| LoadError::Corrupted { path: header.path.clone(), reason: error.to_string() })
+}
+
+fn name(header: &Header) -> String {
+    match header.text("general.name") {
+        Ok(name) => name.to_owned(),
+        Err(_) => header.path.file_stem().unwrap_or_default().to_string_lossy().into_owned(),
+    }
+}

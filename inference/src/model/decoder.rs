@@ -1,0 +1,270 @@
+//! How does a Qwen2 decoder turn tokens into hidden states, and a hidden state into scores for the next token?
+//!
+//! The family's layout: RMS norm before each half, biases on q, k and v, grouped heads, rotary positions, a gated unit
+//! with SiLU. Reference: the `qwen2` model of the `transformers` library; the oracle in our tests is candle-transformers'.
+
+use super::attention::{Keys, attend};
+use super::error::{ForwardError, LoadError};
+use super::gguf::{Header, TensorType};
+use super::linear::{Linear, Matrix, forward_each, load_vector, warm_all};
+use super::ops::{Rope, add, gated, rms_norm, rotate};
+use super::pool;
+use super::shape::ModelShape;
+use crate::kv::{Arena, BLOCK_TOKENS, BlockId};
+use std::collections::BTreeMap;
+use std::fs::File;
+
+/// The weights of one decoder, ready to multiply.
+pub struct Model {
+    shape: ModelShape,
+    embedding: Linear,
+    layers: Vec<Layer>,
+    norm: Vec<f32>,
+    output: Option<Linear>,
+    rope: Rope,
+    weights_bytes: u64,
+    quantization: String,
+}
+
+struct Layer {
+    attention_norm: Vec<f32>,
+    query: Linear,
+    query_bias: Vec<f32>,
+    key: Linear,
+    key_bias: Vec<f32>,
+    value: Linear,
+    value_bias: Vec<f32>,
+    attention_out: Linear,
+    feed_norm: Vec<f32>,
+    gate: Linear,
+    up: Linear,
+    down: Linear,
+}
+
+impl Model {
+    /// Reads the weights that `header` describes and lays them out for the kernels of this machine.
+    pub fn load(header: &Header) -> Result<Model, LoadError> {
+        let shape = ModelShape::read(header)?;
+        let mut file = File::open(&header.path)
+            .map_err(|source| LoadError::Unreadable { path: header.path.clone(), source })?;
+        let file = &mut file;
+        let embedding = Linear::load(header, file, "token_embd.weight", shape.vocabulary, shape.hidden)?;
+        let norm = load_vector(header, file, "output_norm.weight", shape.hidden)?;
+        // Without an output matrix of its own a model uses its embeddings (tied weights).
+        let output = match header.tensors.contains_key("output.weight") {
+            true => Some(Linear::load(header, file, "output.weight", shape.vocabulary, shape.hidden)?.rows_apart()),
+            false => None,
+        };
+        let embedding = if output.is_none() { embedding.rows_apart() } else { embedding };
+        let layers = (0..shape.layers).map(|i| Layer::load(header, file, &shape, i)).collect::<Result<Vec<_>, _>>()?;
+        let model = Model {
+            embedding,
+            layers,
+            norm,
+            output,
+            rope: Rope::new(shape.rope_base, shape.head_dim),
+            weights_bytes: header.tensors.values().map(|tensor| tensor.bytes as u64).sum(),
+            quantization: quantization(header),
+            shape,
+        };
+        let warmed = warm_all(&model.linears(), pool::threads());
+        warmed.map_err(|error| header.corrupted(error.to_string()))?;
+        Ok(model)
+    }
+
+    /// The sizes.
+    pub fn shape(&self) -> &ModelShape {
+        &self.shape
+    }
+
+    /// Bytes of all tensors in the file.
+    pub fn weights_bytes(&self) -> u64 {
+        self.weights_bytes
+    }
+
+    /// The types of the matrices, largest share first, such as `Q4K 71 %, Q6K 29 %` by bytes.
+    pub fn quantization(&self) -> &str {
+        &self.quantization
+    }
+
+    /// Computes `tokens`, which stand at `position..` of a sequence whose KV so far is in `blocks`, adds theirs to
+    /// `blocks`, and returns their hidden states, one row each, for [`Model::logits`].
+    ///
+    /// Legal when `blocks` holds `position + tokens.len()` tokens and the positions before are filled.
+    pub fn forward(
+        &self,
+        tokens: &[u32],
+        position: usize,
+        arena: &mut Arena,
+        blocks: &[BlockId],
+    ) -> Result<Vec<f32>, ForwardError> {
+        let vocabulary = self.shape.vocabulary;
+        if let Some(&id) = tokens.iter().find(|&&id| id as usize >= vocabulary) {
+            return Err(ForwardError::UnknownToken { id, vocabulary });
+        }
+        let end = position + tokens.len();
+        if end > blocks.len() * BLOCK_TOKENS {
+            return Err(ForwardError::BlocksMissing { blocks: blocks.len(), tokens: end });
+        }
+        let angles: Vec<_> = (position..end).map(|position| self.rope.angles(position)).collect();
+        let mut x = self.embedding.lookup(tokens)?.read(<[f32]>::to_vec)?;
+        for (index, layer) in self.layers.iter().enumerate() {
+            let h = self.normed(&x, &layer.attention_norm)?;
+            let queries = self.project(layer, index, &h, &angles, position, arena, blocks)?;
+            let attended = self.attended(&queries, index, position, arena, blocks)?;
+            layer.attention_out.forward(&attended)?.read(|y| add(&mut x, y))?;
+            let h = self.normed(&x, &layer.feed_norm)?;
+            let [gate, up] = forward_each([&layer.gate, &layer.up], &h)?;
+            let inner = self.gated(&gate, &up, tokens.len())?;
+            layer.down.forward(&inner)?.read(|y| add(&mut x, y))?;
+        }
+        Ok(x)
+    }
+
+    /// A score for each token id to come next, from one hidden state.
+    pub fn logits(&self, hidden: &[f32]) -> Result<Vec<f32>, ForwardError> {
+        let h = self.normed(hidden, &self.norm)?;
+        self.output.as_ref().unwrap_or(&self.embedding).forward(&h)?.read(<[f32]>::to_vec)
+    }
+
+    fn normed(&self, x: &[f32], weight: &[f32]) -> Result<Matrix, ForwardError> {
+        let hidden = self.shape.hidden;
+        let mut out = vec![0.0; x.len()];
+        pool::each_row(&mut out, hidden, |row, out| {
+            rms_norm(&x[row * hidden..][..hidden], weight, self.shape.norm_epsilon, out);
+        });
+        Matrix::new(out, hidden)
+    }
+
+    /// Queries, rotated, scaled and grouped by KV head; keys and values go straight into the arena.
+    #[allow(clippy::too_many_arguments, reason = "the arguments are one forward call; a struct would be built once")]
+    fn project(
+        &self,
+        layer: &Layer,
+        index: usize,
+        h: &Matrix,
+        angles: &[Vec<(f32, f32)>],
+        position: usize,
+        arena: &mut Arena,
+        blocks: &[BlockId],
+    ) -> Result<Vec<f32>, ForwardError> {
+        let ModelShape { head_dim, kv_heads, heads, .. } = self.shape;
+        let [q, k, v] = forward_each([&layer.query, &layer.key, &layer.value], h)?;
+        let mut keys = k.read(<[f32]>::to_vec)?;
+        for (keys, angles) in keys.chunks_mut(kv_heads * head_dim).zip(angles) {
+            add(keys, &layer.key_bias);
+            keys.chunks_mut(head_dim).for_each(|head| rotate(head, angles));
+        }
+        let mut values = v.read(<[f32]>::to_vec)?;
+        values.chunks_mut(kv_heads * head_dim).for_each(|values| add(values, &layer.value_bias));
+        arena.store(blocks, index, position, &keys, &values);
+
+        let (rows, group) = (angles.len(), heads / kv_heads);
+        let scale = 1.0 / (head_dim as f32).sqrt();
+        let mut queries = vec![0.0; rows * heads * head_dim];
+        q.read(|q| {
+            let width = group * head_dim;
+            pool::each_row(&mut queries, width, |i, out| {
+                let (kv_head, row) = (i / rows, i % rows);
+                let from = row * heads * head_dim + kv_head * width;
+                out.copy_from_slice(&q[from..from + width]);
+                add(out, &layer.query_bias[kv_head * width..][..width]);
+                out.chunks_mut(head_dim).for_each(|head| rotate(head, &angles[row]));
+                out.iter_mut().for_each(|x| *x *= scale);
+            });
+        })?;
+        Ok(queries)
+    }
+
+    /// Attention, and its result back from "grouped by KV head" to one row for each token.
+    fn attended(
+        &self,
+        queries: &[f32],
+        layer: usize,
+        position: usize,
+        arena: &Arena,
+        blocks: &[BlockId],
+    ) -> Result<Matrix, ForwardError> {
+        let ModelShape { head_dim, kv_heads, heads, .. } = self.shape;
+        let group = heads / kv_heads;
+        let rows = queries.len() / (heads * head_dim);
+        let mut out = vec![0.0; queries.len()];
+        attend(&Keys { arena, blocks, layer }, queries, &mut out, group, rows, position);
+        if rows == 1 {
+            return Matrix::new(out, heads * head_dim);
+        }
+        let width = group * head_dim;
+        let mut by_row = vec![0.0; out.len()];
+        for (i, part) in out.chunks(width).enumerate() {
+            let (kv_head, row) = (i / rows, i % rows);
+            by_row[row * heads * head_dim + kv_head * width..][..width].copy_from_slice(part);
+        }
+        Matrix::new(by_row, heads * head_dim)
+    }
+
+    fn gated(&self, gate: &Matrix, up: &Matrix, rows: usize) -> Result<Matrix, ForwardError> {
+        let width = self.shape.feed_forward;
+        let mut out = vec![0.0; rows * width];
+        gate.read(|gate| {
+            up.read(|up| {
+                pool::each_row(&mut out, width, |row, out| {
+                    gated(&gate[row * width..][..width], &up[row * width..][..width], out);
+                });
+            })
+        })??;
+        Matrix::new(out, width)
+    }
+
+    fn linears(&self) -> Vec<&Linear> {
+        let mut all: Vec<&Linear> = vec![self.output.as_ref().unwrap_or(&self.embedding)];
+        for layer in &self.layers {
+            all.extend([&layer.query, &layer.key, &layer.value, &layer.attention_out]);
+            all.extend([&layer.gate, &layer.up, &layer.down]);
+        }
+        all
+    }
+}
+
+impl Layer {
+    fn load(header: &Header, file: &mut File, shape: &ModelShape, index: usize) -> Result<Layer, LoadError> {
+        let (hidden, feed_forward) = (shape.hidden, shape.feed_forward);
+        let (q, kv) = (shape.heads * shape.head_dim, shape.kv_heads * shape.head_dim);
+        let name = |suffix: &str| format!("blk.{index}.{suffix}");
+        let mut matrix =
+            |suffix: &str, out: usize, input: usize| Linear::load(header, file, &name(suffix), out, input);
+        let query = matrix("attn_q.weight", q, hidden)?;
+        let key = matrix("attn_k.weight", kv, hidden)?;
+        let value = matrix("attn_v.weight", kv, hidden)?;
+        let attention_out = matrix("attn_output.weight", hidden, q)?;
+        let gate = matrix("ffn_gate.weight", feed_forward, hidden)?;
+        let up = matrix("ffn_up.weight", feed_forward, hidden)?;
+        let down = matrix("ffn_down.weight", hidden, feed_forward)?;
+        let mut vector = |suffix: &str, length: usize| load_vector(header, file, &name(suffix), length);
+        Ok(Layer {
+            attention_norm: vector("attn_norm.weight", hidden)?,
+            query_bias: vector("attn_q.bias", q)?,
+            key_bias: vector("attn_k.bias", kv)?,
+            value_bias: vector("attn_v.bias", kv)?,
+            feed_norm: vector("ffn_norm.weight", hidden)?,
+            query,
+            key,
+            value,
+            attention_out,
+            gate,
+            up,
+            down,
+        })
+    }
+}
+
+fn quantization(header: &Header) -> String {
+    let mut bytes: BTreeMap<TensorType, u64> = BTreeMap::new();
+    for tensor in header.tensors.values().filter(|tensor| tensor.shape.len() > 1) {
+        *bytes.entry(tensor.kind).or_default() += tensor.bytes as u64;
+    }
+    let total: u64 = bytes.values().sum::<u64>().max(1);
+    let mut shares: Vec<_> = bytes.into_iter().map(|(kind, bytes)| (bytes * 100 / total, kind)).collect();
+    shares.sort_by_key(|&(share, _)| std::cmp::Reverse(share));
+    let shares: Vec<String> = shares.iter().map(|(share, kind)| format!("{kind:?} {share} %")).collect();
+    shares.join(", ")
+}
