@@ -1,0 +1,42 @@
+//! How does the real engine stand behind the server?
+
+use futures::StreamExt;
+use futures::stream::{self, BoxStream};
+use serde_json::Value;
+
+use super::Backend;
+use crate::{Engine, Event, GenerateRequest, Message, SubmitError};
+
+/// The engine, under the name by which clients ask for its model.
+#[derive(Clone)]
+pub struct Served {
+    /// The name. Not the one inside the file, which its makers chose and which need not be unique.
+    pub name: String,
+    /// The engine.
+    pub engine: Engine,
+}
+
+impl Backend for Served {
+    fn model_id(&self) -> &str {
+        &self.name
+    }
+
+    fn context_tokens(&self) -> usize {
+        self.engine.info().context_tokens
+    }
+
+    fn health(&self) -> Result<(), String> {
+        Ok(())
+    }
+
+    fn encode_chat(&self, messages: &[Message], tools: &[Value]) -> Result<Vec<u32>, String> {
+        let tools = (!tools.is_empty()).then_some(tools);
+        self.engine.chat().encode(messages, tools, true).map_err(|error| error.to_string())
+    }
+
+    fn submit(&self, request: GenerateRequest) -> Result<BoxStream<'static, Event>, SubmitError> {
+        let generation = self.engine.submit(request)?;
+        // The stream owns the generation, so that dropping the one cancels the other.
+        Ok(stream::unfold(generation, async |mut generation| Some((generation.next().await?, generation))).boxed())
+    }
+}
