@@ -10,8 +10,8 @@ use minijinja::syntax::SyntaxConfig;
 use minijinja::{AutoEscape, Environment, Error, ErrorKind};
 use serde_json::{Value, json};
 
-/// Steps that a rendering may take; a conversation of 1,000 turns takes about 100,000.
-const FUEL: u64 = 50_000_000;
+/// Steps that a rendering may take; a conversation of 1,000 turns takes about 50,000.
+const FUEL: u64 = 2_000_000;
 const TEMPLATE_BYTES_MAX: usize = 1 << 20;
 const NAME: &str = "chat";
 

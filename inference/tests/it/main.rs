@@ -1,0 +1,14 @@
+//! Does the crate keep its promises, seen from outside?
+//!
+//! Tests on a tiny random model always run. Those that load a real model run with `CLOISTER_SLOW=1` and the files of
+//! `CLOISTER_TEST_MODELS` (or `dev/models` beside the checkout); those on reference cases need `CLOISTER_CASES` (or
+//! `shared/cases` beside the checkout). Each says so when it is skipped.
+
+mod chat;
+mod embedding;
+mod engine;
+mod found;
+mod loading;
+mod model;
+mod tiny;
+mod tokenizer;
