@@ -6,10 +6,11 @@
 //! |---|---|
 //! | `POST /v1/chat/completions` | streaming and not, with tools |
 //! | `GET /v1/models` | the one model that is loaded |
-//! | `GET /health` | 200 when ready, 503 while loading or after a failure, with the reason |
+//! | `GET /health` | 200 when ready, 503 while loading or when that failed, with the reason |
 //!
-//! It listens on loopback only and checks the Host header ([`guard`]); whoever can reach the address may use it. Read
-//! on in [`chat`] for the life of one request, in [`toolcall`] for how calls are found in what a model writes.
+//! Ours alone are `usage.cloister` and `top_k`. What a request leaves open about sampling is what suits the Qwen2.5
+//! family. It listens on loopback only and checks the Host header ([`guard`]); whoever can reach the address may use
+//! it. Read on in [`chat`] for the life of one request, in [`toolcall`] for how calls are found in what a model writes.
 
 mod chat;
 mod error;

@@ -4,6 +4,7 @@
 //! `CLOISTER_TEST_MODELS` (or `dev/models` beside the checkout); those on reference cases need `CLOISTER_CASES` (or
 //! `shared/cases` beside the checkout). Each says so when it is skipped.
 
+mod api;
 mod chat;
 mod embedding;
 mod engine;
