@@ -17,6 +17,8 @@ use crate::workspace::{Change, Workspace, WorkspaceError};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
+const NAMED_MAX: usize = 4;
+
 /// What a person may watch.
 #[derive(Debug)]
 pub enum Event<'a> {
@@ -126,8 +128,16 @@ impl Loop<'_> {
             None => None,
             Some(plan) => Some(TestRun::read(&plan.argv, &self.workspace.run(&plan.command(), self.cancel)?)),
         };
+        let named = tests.as_ref().filter(|run| !run.passed).map(|run| self.named(&run.output)).unwrap_or_default();
         let files = files.into_iter().take(1_000).collect();
-        Ok(Record::Opened { task: task.to_owned(), files, memory, tests })
+        Ok(Record::Opened { task: task.to_owned(), files, memory, tests, named })
+    }
+
+    /// The functions of the repository that a failure calls: a trace is read before anything is searched.
+    fn named(&self, output: &str) -> Vec<String> {
+        let is_test = |path: &str| self.plan.as_ref().is_some_and(|plan| plan.protects(path));
+        let own = |name: &&str| self.code.defined(name).iter().any(|(path, _)| !is_test(path));
+        tools::called(output).into_iter().filter(own).take(NAMED_MAX).map(str::to_owned).collect()
     }
 
     fn ask(&mut self, request: &Request) -> Record {
@@ -144,7 +154,7 @@ impl Loop<'_> {
     }
 
     fn act(&mut self, session: &Session, call: Call) -> Result<Result<Record, WorkspaceError>, LogLost> {
-        let mut tools = Tools { workspace: self.workspace, code: self.code, recent: session.recent() };
+        let mut tools = Tools { workspace: self.workspace, code: self.code, recent: session.recent(), policy: self.policy };
         let call = match tools.resolve(call) {
             Ok(call) => call,
             Err(why) => return Ok(Ok(Record::Refused { why })),
@@ -186,7 +196,7 @@ impl Loop<'_> {
 
     fn prove(&mut self, session: &Session, proof: &mut (Option<Report>, Vec<Change>)) -> Result<Record, WorkspaceError> {
         let base = session.base_tests();
-        let (report, changes) = verify(self.workspace, self.code, self.plan.as_ref(), base, self.cancel)?;
+        let (report, changes) = verify(self.workspace, self.code, self.policy, self.plan.as_ref(), base, self.cancel)?;
         *proof = (Some(report.clone()), changes);
         Ok(Record::Verified { report })
     }

@@ -81,6 +81,8 @@ pub enum Record {
         memory: Option<String>,
         /// The tests on the base.
         tests: Option<TestRun>,
+        /// Functions of the repository that the failure names.
+        named: Vec<String>,
     },
     /// The model spoke.
     Replied {
@@ -217,10 +219,10 @@ impl Session {
     /// Folds one record into the state.
     pub fn apply(&mut self, record: &Record) {
         match record {
-            Record::Opened { task, files, memory, tests } => {
+            Record::Opened { task, files, memory, tests, named } => {
                 self.failed_least = tests.as_ref().and_then(|run| run.failed);
                 self.tests = tests.clone();
-                self.say(words::opening(task, files, memory.as_deref(), tests.as_ref()));
+                self.say(words::opening(task, files, memory.as_deref(), tests.as_ref(), named));
                 self.next = Next::Ask;
             }
             Record::Replied { text, usage } => self.replied(text, *usage),
@@ -314,20 +316,24 @@ impl Session {
 
     fn observed(&mut self, text: &str, writes: &Files) {
         let Next::Act(call) = self.next.clone() else { return };
-        self.unusable = 0;
         if matches!(call, Call::Finish { .. }) {
             self.next = Next::Verify;
             return;
         }
-        let before = self.seen.iter().filter(|seen| **seen == call).count();
+        // The same look at the same files shows the same: left in the context it would be taken for a pattern.
+        if writes.is_empty() && !matches!(call, Call::RunTests | Call::RunCommand { .. }) && self.seen.contains(&call) {
+            self.refused(words::REPEATED);
+            return;
+        }
         self.seen.push(call.clone());
+        self.unusable = 0;
         if matches!(call, Call::RunTests) {
             self.next = Next::Test;
             return;
         }
         if writes.is_empty() {
             self.explored += 1;
-            let nudge = words::nudge(before, self.explored, self.profile.explore_actions_max);
+            let nudge = words::nudge(self.explored, self.profile.explore_actions_max);
             self.say(format!("{text}{nudge}"));
             self.next = Next::Ask;
             return;
@@ -387,6 +393,7 @@ impl Session {
             return;
         }
         self.messages.truncate(self.checkpoint);
+        self.unusable = 0;
         let from = self.attempts.len().saturating_sub(self.profile.attempts_shown_max);
         let shown: Vec<(&str, &TestRun)> = self.attempts[from..].iter().map(|a| (a.change.as_str(), &a.run)).collect();
         self.say(words::retry(&shown));

@@ -5,7 +5,7 @@
 use crate::action::Call;
 use crate::code::Code;
 use crate::edit;
-use crate::gate::{Action, Cleared};
+use crate::gate::{Access, Action, Cleared, Policy, Verdict};
 use crate::session::Files;
 use crate::text::sanitize;
 use crate::verify::{self, own_changes};
@@ -54,6 +54,8 @@ pub struct Tools<'a> {
     pub code: &'a dyn Code,
     /// Files that the session has looked at, newest first.
     pub recent: Vec<String>,
+    /// What may be read, for actions that look into many files.
+    pub policy: &'a Policy,
 }
 
 impl Tools<'_> {
@@ -142,14 +144,7 @@ impl Tools<'_> {
 
     /// The functions that some code calls and another file defines: where to look next.
     fn calls(&self, path: &str, shown: &str) -> String {
-        let mut names: Vec<&str> = Vec::new();
-        for (at, _) in shown.match_indices('(') {
-            let name = shown[..at].rsplit(|c: char| !(c.is_alphanumeric() || c == '_')).next().unwrap_or_default();
-            if name.len() > 2 && !names.contains(&name) {
-                names.push(name);
-            }
-        }
-        let places: Vec<String> = names
+        let places: Vec<String> = called(shown)
             .into_iter()
             .filter_map(|name| match self.code.defined(name).as_slice() {
                 [(other, _)] if other != path => Some(format!("{name} in {other}")),
@@ -161,7 +156,9 @@ impl Tools<'_> {
     }
 
     fn search(&self, query: &str) -> Outcome {
-        match self.code.search(query, FOUND_MAX) {
+        let readable = |hit: &crate::code::Found| self.policy.path_verdict(Access::Read, &hit.path) == Verdict::Allow;
+        let found = self.code.search(query, FOUND_MAX);
+        match found.map(|found| found.into_iter().filter(readable).collect::<Vec<_>>()) {
             Err(why) => Outcome::Refused(why),
             Ok(found) if found.is_empty() => Outcome::said(format!("Nothing found for `{}`. Try grep with one name.", clean(query, 200))),
             Ok(found) => {
@@ -179,7 +176,8 @@ impl Tools<'_> {
     fn grep(&self, pattern: &str, within: Option<&str>) -> Result<Outcome, WorkspaceError> {
         let within = within.map(|path| path.trim_start_matches("./").trim_matches('/')).filter(|path| !path.is_empty() && *path != ".");
         let inside = |path: &String| within.is_none_or(|dir| path == dir || path.strip_prefix(dir).is_some_and(|rest| rest.starts_with('/')));
-        let paths: Vec<String> = self.workspace.walk()?.into_iter().filter(inside).collect();
+        let may_read = |path: &String| self.policy.path_verdict(Access::Read, path) == Verdict::Allow;
+        let paths: Vec<String> = self.workspace.walk()?.into_iter().filter(inside).filter(may_read).collect();
         let mut files = paths.into_iter().filter_map(|path| {
             let bytes = self.workspace.read(&path).ok()?;
             let text = bytes.len() <= GREP_FILE_BYTES_MAX && !bytes.iter().take(8192).any(|byte| *byte == 0);
@@ -261,6 +259,18 @@ impl Tools<'_> {
         let same = walked.iter().find(|file| file.rsplit('/').next() == Some(name) && *file != path);
         same.map(|file| format!(". There is {file}")).unwrap_or_default()
     }
+}
+
+/// Every name that stands before an opening bracket, once, in order.
+pub fn called(text: &str) -> Vec<&str> {
+    let mut names: Vec<&str> = Vec::new();
+    for (at, _) in text.match_indices('(') {
+        let name = text[..at].rsplit(|c: char| !(c.is_alphanumeric() || c == '_')).next().unwrap_or_default();
+        if name.len() > 2 && !names.contains(&name) {
+            names.push(name);
+        }
+    }
+    names
 }
 
 /// What the gate is asked about.

@@ -2,6 +2,7 @@
 //! they were, and the tests are run there.
 
 use crate::code::Code;
+use crate::gate::{Access, Policy, Verdict};
 use crate::plan::Plan;
 use crate::tests_run::TestRun;
 use crate::workspace::{Change, Workspace, WorkspaceError};
@@ -63,13 +64,17 @@ impl Report {
 pub fn verify(
     workspace: &dyn Workspace,
     code: &dyn Code,
+    policy: &Policy,
     plan: Option<&Plan>,
     base: Option<&TestRun>,
     cancel: &AtomicBool,
 ) -> Result<(Report, Vec<Change>), WorkspaceError> {
     let (dropped, changes): (Vec<Change>, Vec<Change>) = own_changes(workspace)?
         .into_iter()
-        .partition(|change| plan.is_some_and(|plan| plan.protects(&change.path)));
+        .partition(|change| {
+            let writable = policy.path_verdict(Access::Write, &change.path) == Verdict::Allow;
+            !writable || plan.is_some_and(|plan| plan.protects(&change.path))
+        });
     let mut report = Report {
         dropped: dropped.into_iter().map(|change| change.path).collect(),
         diff: changes.iter().map(diff).collect(),

@@ -4,10 +4,19 @@ use crate::tests_run::TestRun;
 
 /// Paths shown in the opening message.
 const FILES_SHOWN_MAX: usize = 60;
+/// Why a look that was taken already is not taken again.
+pub const REPEATED: &str = "you have done exactly this before, and its result stands above. Take another look (read_file on \
+    another file, grep for another name), or write the edit";
 const REFUSAL: &str = "That reply was not carried out: ";
 
 /// The task and everything known before the first word.
-pub fn opening(task: &str, files: &[String], memory: Option<&str>, tests: Option<&TestRun>) -> String {
+pub fn opening(
+    task: &str,
+    files: &[String],
+    memory: Option<&str>,
+    tests: Option<&TestRun>,
+    named: &[String],
+) -> String {
     let mut text = format!("Task: {}\n\nFiles in the repository", task.trim());
     if files.len() > FILES_SHOWN_MAX {
         text += &format!(" (the first {FILES_SHOWN_MAX} of {})", files.len());
@@ -23,6 +32,9 @@ pub fn opening(task: &str, files: &[String], memory: Option<&str>, tests: Option
     match tests {
         Some(run) => text += &format!("\n{}", self::tests(run, "The tests ran before any change")),
         None => text += "\nNo test command is known for this repository.",
+    }
+    if let Some(first) = named.first() {
+        text += &format!("\nThe failure calls: {}. Begin with grep for `def {first}`.", named.join(", "));
     }
     text
 }
@@ -53,10 +65,8 @@ pub fn is_refusal(text: &str) -> bool {
 }
 
 /// A push for a model that looks and looks.
-pub fn nudge(seen_before: usize, explored: usize, explore_actions_max: usize) -> &'static str {
-    if seen_before > 0 {
-        "\nYou have already done exactly this. Use another action, or write the edit now."
-    } else if explored >= explore_actions_max {
+pub fn nudge(explored: usize, explore_actions_max: usize) -> &'static str {
+    if explored >= explore_actions_max {
         "\nYou have looked enough. Write the edit now: a line `edit_file PATH`, then the complete function in a code block."
     } else {
         "\nIf you see the wrong line, write `edit_file PATH` and the corrected function in a code block now. If not, look at one more place."
