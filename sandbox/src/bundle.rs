@@ -50,8 +50,15 @@ pub(crate) struct Places {
     pub(crate) lower: PathBuf,
     /// Holds `upper` and `work`.
     pub(crate) layers: PathBuf,
-    /// Further read-only trees: where they are, and where the box sees them.
-    pub(crate) tools: Vec<(PathBuf, PathBuf)>,
+    /// Read-only trees of the host: where they are for the runtime, and where the box sees them.
+    pub(crate) shown: Vec<(PathBuf, PathBuf)>,
+}
+
+/// The trees of the host that a box shows at their own paths: /usr, what is not merged into it, and `tools`.
+pub(crate) fn host_trees(tools: &[PathBuf]) -> Vec<PathBuf> {
+    let unmerged = USR_LINKS.iter().map(|name| Path::new("/").join(name));
+    let unmerged = unmerged.filter(|host| fs::symlink_metadata(host).is_ok_and(|meta| meta.is_dir()));
+    [PathBuf::from("/usr")].into_iter().chain(unmerged).chain(tools.iter().cloned()).collect()
 }
 
 /// Makes the root file system and the device directory in `bundle`.
@@ -255,16 +262,14 @@ fn mounts(limits: &Limits, ids: &Ids, places: &Places) -> Vec<Value> {
     mounts.push(mount("/dev/shm", "tmpfs", "shm", &["nosuid", "nodev", "noexec", "mode=1777", &size]));
     let pts = ["nosuid", "noexec", "newinstance", "ptmxmode=0666", "mode=0620"];
     mounts.push(mount("/dev/pts", "devpts", "devpts", &pts));
-    mounts.push(bind(Path::new("/usr"), Path::new("/usr"), &read_only));
-    let host_dirs = USR_LINKS.iter().map(|name| Path::new("/").join(name));
-    let host_dirs = host_dirs.filter(|host| fs::symlink_metadata(host).is_ok_and(|meta| meta.is_dir()));
     let from_etc = host_etc().into_iter().map(|name| Path::new("/etc").join(name));
-    mounts.extend(host_dirs.chain(from_etc).map(|host| bind(&host, &host, &read_only)));
-    mounts.extend(places.tools.iter().map(|(host, inside)| bind(host, inside, &read_only)));
+    mounts.extend(from_etc.map(|host| bind(&host, &host, &read_only)));
     mounts.push(mount("/tmp", "tmpfs", "tmp", &["nosuid", "nodev", "mode=1777", &size]));
     let id = ids.inside();
     let home = ["nosuid".into(), "nodev".into(), "mode=755".into(), format!("uid={id}"), format!("gid={id}"), size.clone()];
     mounts.push(mount(HOME, "tmpfs", "home", &home.each_ref().map(String::as_str)));
+    // After /tmp and the home directory, because tools may lie in there.
+    mounts.extend(places.shown.iter().map(|(host, inside)| bind(host, inside, &read_only)));
     mounts.push(overlay(places));
     mounts
 }
