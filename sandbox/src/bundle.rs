@@ -178,11 +178,11 @@ pub(crate) fn config(job: &Job, cwd: &RelPath, limits: &Limits, footing: &Footin
         "process": {
             "terminal": false,
             "user": { "uid": id, "gid": id, "umask": 0o022 },
-            "args": args(&job.argv),
+            "args": args(job, limits, footing),
             "env": env(job),
             "cwd": Path::new(WORKSPACE).join(cwd.as_path()),
             "capabilities": { "bounding": [], "effective": [], "inheritable": [], "permitted": [], "ambient": [] },
-            "rlimits": rlimits(limits, footing),
+            "rlimits": rlimits(limits),
             "noNewPrivileges": true,
         },
         "mounts": mounts(limits, ids, places),
@@ -192,9 +192,13 @@ pub(crate) fn config(job: &Job, cwd: &RelPath, limits: &Limits, footing: &Footin
 
 /// A shell is process 1: it reaps orphans, and the command has ordinary signals, which process 1 would not have. Its exit
 /// code for a missing program (127), for one that cannot be run (126) and for a signal (128 + n) are the usual ones.
-fn args(argv: &[String]) -> Vec<String> {
-    let init = ["/bin/sh", "-c", "\"$@\"; exit $?", "box"].map(String::from);
-    init.into_iter().chain(argv.iter().cloned()).collect()
+/// Without control groups it also sets the wall for memory: set by the runtime, that wall would stop the runtime itself.
+/// Streams are merged here too: a runtime in the foreground copies the two from one pipe each, which loses their order.
+fn args(job: &Job, limits: &Limits, footing: &Footing) -> Vec<String> {
+    let merge = if job.merged { "exec 2>&1; " } else { "" };
+    let wall = if footing.cgroups { String::new() } else { format!("ulimit -d {}; ", limits.memory_bytes_max / 1024) };
+    let init = ["/bin/sh".to_owned(), "-c".to_owned(), format!("{merge}{wall}\"$@\"; exit $?"), "box".to_owned()];
+    init.into_iter().chain(job.argv.iter().cloned()).collect()
 }
 
 fn env(job: &Job) -> Vec<String> {
@@ -206,16 +210,13 @@ fn env(job: &Job) -> Vec<String> {
         .collect()
 }
 
-fn rlimits(limits: &Limits, footing: &Footing) -> Vec<Value> {
-    let mut walls = vec![
+fn rlimits(limits: &Limits) -> Vec<Value> {
+    let walls = [
         (Resource::Nofile, "RLIMIT_NOFILE", limits.open_files_max),
         (Resource::Fsize, "RLIMIT_FSIZE", limits.file_bytes_max),
         (Resource::Nproc, "RLIMIT_NPROC", limits.pids_max),
         (Resource::Core, "RLIMIT_CORE", 0),
     ];
-    if !footing.cgroups {
-        walls.push((Resource::Data, "RLIMIT_DATA", limits.memory_bytes_max));
-    }
     walls
         .into_iter()
         .map(|(resource, kind, wall)| {

@@ -8,6 +8,7 @@ const MIB: u64 = 1 << 20;
 #[derive(Debug, Clone, PartialEq)]
 pub struct Limits {
     /// Memory of the whole tree of processes, tmpfs and page cache included; at least [`Limits::MEMORY_BYTES_LEAST`].
+    /// Without control groups (an ordinary user's box) it holds for the data of each single process instead.
     pub memory_bytes_max: u64,
     /// Processes and threads alive at one time; at least [`Limits::PIDS_LEAST`].
     pub pids_max: u64,

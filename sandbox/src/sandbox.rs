@@ -108,9 +108,9 @@ impl std::fmt::Display for Attempt {
 
 /// One copy-on-write view over a repository, in which jobs run one after the other.
 pub struct Sandbox {
+    spec: BoxSpec,
     frame: Frame,
     view: View,
-    limits: Limits,
     /// How many jobs there were; held while one runs, because two overlays may not share an upper layer.
     jobs: Mutex<u64>,
 }
@@ -179,7 +179,7 @@ impl Sandbox {
                 Ok(()) => {
                     let mut memo = FOOTINGS.lock().unwrap_or_else(PoisonError::into_inner);
                     memo.get_or_insert_default().insert(key, footing);
-                    return Ok(Sandbox { frame, view, limits: spec.limits.clone(), jobs: Mutex::new(0) });
+                    return Ok(Sandbox { spec: spec.clone(), frame, view, jobs: Mutex::new(0) });
                 }
                 Err(reason) => attempts.push(Attempt { footing, reason }),
             }
@@ -187,11 +187,16 @@ impl Sandbox {
         Err(OpenError::Refused(attempts))
     }
 
+    /// Another box over the same repository, without the changes of this one: where a verifier applies only what is allowed.
+    pub fn fresh(&self) -> Result<Sandbox, OpenError> {
+        Self::open(self.spec.clone())
+    }
+
     /// Runs one job in a fresh container over the same upper layer; waits for a job that runs already. Setting `cancel`
     /// kills the whole tree within half a second.
     pub fn run(&self, job: &Job, cancel: &AtomicBool) -> Result<Outcome, RunError> {
         let cwd = job.check()?;
-        let limits = job.limits.as_ref().unwrap_or(&self.limits);
+        let limits = job.limits.as_ref().unwrap_or(&self.spec.limits);
         if let Some(limit) = limits.too_tight() {
             return Err(JobError::Tight(limit).into());
         }

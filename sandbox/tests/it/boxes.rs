@@ -60,8 +60,11 @@ fn what_the_harness_writes_the_next_job_sees_and_the_other_way_round() {
 #[test]
 fn two_boxes_over_one_repository_do_not_see_each_other() {
     let yard = Yard::new();
-    let (Some(one), Some(two)) = (yard.open(), yard.open()) else { return };
+    let Some(one) = yard.open() else { return };
     sh(&one, "echo one > mark");
+    let started = Instant::now();
+    let two = one.fresh().expect("a fresh box");
+    eprintln!("a further box: {} ms", started.elapsed().as_millis());
     assert_eq!(text(&sh(&two, "ls")), "README.md\nsrc\n");
 }
 
@@ -169,6 +172,41 @@ fn closing_leaves_nothing_in_the_state_directory() {
     assert_eq!(std::fs::read_dir(yard.state()).expect("state").count(), 0);
     let mounts = std::fs::read_to_string("/proc/self/mounts").expect("mounts");
     assert!(!mounts.contains(yard.state().to_str().unwrap_or("?")), "{mounts}");
+}
+
+/// Root tests what an ordinary user gets by starting some of these tests again as one.
+#[test]
+fn boxes_work_for_an_ordinary_user_too() {
+    use std::os::unix::fs::PermissionsExt;
+    use std::os::unix::process::CommandExt;
+
+    const NOBODY: u32 = 65_534;
+    let home = tempfile::tempdir().expect("home");
+    let own = home.path().join("it");
+    std::fs::copy(std::env::current_exe().expect("own path"), &own).expect("copy");
+    for path in [home.path(), &own] {
+        std::fs::set_permissions(path, PermissionsExt::from_mode(0o755)).expect("mode");
+    }
+    let tmp = home.path().join("tmp");
+    std::fs::create_dir(&tmp).expect("tmp");
+    if std::os::unix::fs::chown(&tmp, Some(NOBODY), Some(NOBODY)).is_err() {
+        eprintln!("SKIPPED: only root can become another user");
+        return;
+    }
+    let tests = ["boxes::what_a_job_writes", "boxes::closing_leaves", "escape::there_is_no_cap", "limits::the_deadline", "reap::the_box"];
+    let told = std::process::Command::new(&own)
+        .args(tests)
+        .arg("--nocapture")
+        .env("TMPDIR", &tmp)
+        .current_dir("/")
+        .uid(NOBODY)
+        .gid(NOBODY)
+        .output()
+        .expect("start");
+    let text = String::from_utf8_lossy(&told.stdout) + String::from_utf8_lossy(&told.stderr);
+    assert!(told.status.success(), "{text}");
+    assert!(text.contains("5 passed"), "{text}");
+    text.lines().filter(|line| line.contains("SKIPPED")).for_each(|line| eprintln!("{line}"));
 }
 
 #[test]
