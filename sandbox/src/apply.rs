@@ -313,3 +313,126 @@ fn give(made: impl std::os::fd::AsFd, like: &rustix::fs::Stat) -> io::Result<()>
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+    use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+
+    use super::*;
+
+    fn tree(dir: &Path) -> BTreeMap<PathBuf, Option<Vec<u8>>> {
+        let mut found = BTreeMap::new();
+        let mut waiting = vec![dir.to_owned()];
+        while let Some(at) = waiting.pop() {
+            for entry in fs::read_dir(at).expect("read").flatten() {
+                let path = entry.path();
+                let is_dir = path.is_dir();
+                found.insert(path.strip_prefix(dir).expect("below").to_owned(), (!is_dir).then(|| fs::read(&path).expect("read")));
+                waiting.extend(is_dir.then_some(path));
+            }
+        }
+        found
+    }
+
+    fn change(path: &str, before: Option<&str>, after: Option<&str>) -> Change {
+        let kind = match (before, after) {
+            (None, _) => ChangeKind::Created,
+            (_, None) => ChangeKind::Deleted,
+            _ => ChangeKind::Changed,
+        };
+        let bytes = |text: Option<&str>| text.map(|text| text.as_bytes().to_owned());
+        Change {
+            path: path.into(),
+            kind,
+            node: Node::File,
+            before: bytes(before),
+            after: bytes(after),
+            binary: false,
+            before_mode: None,
+            mode: Some(0o644),
+        }
+    }
+
+    fn yard() -> (tempfile::TempDir, PathBuf, PathBuf, Vec<Change>) {
+        let dir = tempfile::tempdir().expect("directory");
+        let (repo, journals) = (dir.path().join("repo"), dir.path().join("journals"));
+        fs::create_dir_all(repo.join("src")).expect("repository");
+        fs::write(repo.join("src/a"), "one").expect("file");
+        fs::write(repo.join("b"), "two").expect("file");
+        let changes = vec![
+            change("b", Some("two"), Some("2")),
+            change("new/deep/c", None, Some("three")),
+            change("new/d", None, Some("four")),
+            change("src/a", Some("one"), None),
+        ];
+        (dir, repo, journals, changes)
+    }
+
+    /// Stops the world before the n-th effect, for every n, as a crash would: nothing is cleaned up by the dying side.
+    #[test]
+    fn a_crash_at_any_point_leaves_the_tree_wholly_old_or_wholly_new_after_recovery() {
+        let (_dir, repo, journals, changes) = yard();
+        let old = tree(&repo);
+        apply(&changes, &repo, &journals).expect("apply");
+        let new = tree(&repo);
+        let (mut undone, mut finished) = (0, 0);
+        for stop in 0.. {
+            let (_dir, repo, journals, changes) = yard();
+            let mut seen = 0;
+            let died = catch_unwind(AssertUnwindSafe(|| {
+                observed(&changes, &repo, &journals, &mut |_| {
+                    if seen == stop {
+                        resume_unwind(Box::new("power cut"));
+                    }
+                    seen += 1;
+                })
+            }));
+            if died.is_ok() {
+                break;
+            }
+            journal::recover_those(&journals, |_| true).expect("recover");
+            assert!(journal::recover_those(&journals, |_| true).expect("again").is_empty());
+            match tree(&repo) {
+                now if now == old => undone += 1,
+                now if now == new => finished += 1,
+                now => panic!("half done after a crash before effect {stop}: {now:?}"),
+            }
+        }
+        assert!(undone >= 5 && finished >= 5, "{undone} undone, {finished} finished");
+    }
+
+    #[test]
+    fn what_somebody_changed_between_the_crash_and_the_recovery_is_left_alone_and_told() {
+        let (_dir, repo, journals, changes) = yard();
+        let mut steps = 0;
+        let _ = catch_unwind(AssertUnwindSafe(|| {
+            observed(&changes, &repo, &journals, &mut |point| {
+                steps += usize::from(point == "step");
+                if steps == 2 {
+                    resume_unwind(Box::new("power cut"));
+                }
+            })
+        }));
+        fs::write(repo.join("src/a"), "theirs").expect("write");
+        let recovered = journal::recover_those(&journals, |_| true).expect("recover");
+        assert_eq!((recovered.len(), recovered[0].finished), (1, true));
+        assert_eq!(recovered[0].conflicts, [PathBuf::from("src/a")]);
+        assert_eq!(fs::read(repo.join("src/a")).expect("read"), b"theirs");
+        assert_eq!(fs::read(repo.join("new/d")).expect("read"), b"four");
+    }
+
+    #[test]
+    fn the_journal_of_a_living_process_is_left_alone() {
+        let (_dir, repo, journals, changes) = yard();
+        let _ = catch_unwind(AssertUnwindSafe(|| {
+            observed(&changes, &repo, &journals, &mut |point| {
+                if point == "commit" {
+                    resume_unwind(Box::new("not dead yet"));
+                }
+            })
+        }));
+        assert!(journal::recover(&journals).expect("recover").is_empty());
+        assert_eq!(fs::read_dir(&journals).expect("journals").count(), 1);
+    }
+}

@@ -92,8 +92,20 @@ pub(crate) fn child(dir: &OwnedFd, name: &OsStr) -> io::Result<Option<Inode>> {
     }
 }
 
-/// The names in a directory, without `.` and `..`, in no order.
+/// Most names of one directory; a job can make millions.
+const NAMES_MAX: usize = 200_000;
+
+/// The names in a directory, without `.` and `..`, in no order; an error when there are very many.
 pub(crate) fn names(dir: &OwnedFd) -> io::Result<Vec<OsString>> {
+    let names = first_names(dir, NAMES_MAX + 1)?;
+    if names.len() > NAMES_MAX {
+        return Err(io::Error::other(format!("more than {NAMES_MAX} names in one directory")));
+    }
+    Ok(names)
+}
+
+/// Some names of a directory, at most `names_max`.
+pub(crate) fn first_names(dir: &OwnedFd, names_max: usize) -> io::Result<Vec<OsString>> {
     let mut names = Vec::new();
     let readable = rustix::fs::openat(dir, ".", OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
     for entry in Dir::new(readable)? {
@@ -101,6 +113,9 @@ pub(crate) fn names(dir: &OwnedFd) -> io::Result<Vec<OsString>> {
         let name = entry.file_name().to_bytes();
         if name != b"." && name != b".." {
             names.push(OsStr::from_bytes(name).to_owned());
+        }
+        if names.len() >= names_max {
+            break;
         }
     }
     Ok(names)

@@ -50,8 +50,15 @@ pub(crate) struct Places {
     pub(crate) lower: PathBuf,
     /// Holds `upper` and `work`.
     pub(crate) layers: PathBuf,
-    /// Further read-only trees: where they are, and where the box sees them.
-    pub(crate) tools: Vec<(PathBuf, PathBuf)>,
+    /// Read-only trees of the host: where they are for the runtime, and where the box sees them.
+    pub(crate) shown: Vec<(PathBuf, PathBuf)>,
+}
+
+/// The trees of the host that a box shows at their own paths: /usr, what is not merged into it, and `tools`.
+pub(crate) fn host_trees(tools: &[PathBuf]) -> Vec<PathBuf> {
+    let unmerged = USR_LINKS.iter().map(|name| Path::new("/").join(name));
+    let unmerged = unmerged.filter(|host| fs::symlink_metadata(host).is_ok_and(|meta| meta.is_dir()));
+    [PathBuf::from("/usr")].into_iter().chain(unmerged).chain(tools.iter().cloned()).collect()
 }
 
 /// Makes the root file system and the device directory in `bundle`.
@@ -171,11 +178,11 @@ pub(crate) fn config(job: &Job, cwd: &RelPath, limits: &Limits, footing: &Footin
         "process": {
             "terminal": false,
             "user": { "uid": id, "gid": id, "umask": 0o022 },
-            "args": args(&job.argv),
+            "args": args(job, limits, footing),
             "env": env(job),
             "cwd": Path::new(WORKSPACE).join(cwd.as_path()),
             "capabilities": { "bounding": [], "effective": [], "inheritable": [], "permitted": [], "ambient": [] },
-            "rlimits": rlimits(limits, footing),
+            "rlimits": rlimits(limits),
             "noNewPrivileges": true,
         },
         "mounts": mounts(limits, ids, places),
@@ -185,9 +192,13 @@ pub(crate) fn config(job: &Job, cwd: &RelPath, limits: &Limits, footing: &Footin
 
 /// A shell is process 1: it reaps orphans, and the command has ordinary signals, which process 1 would not have. Its exit
 /// code for a missing program (127), for one that cannot be run (126) and for a signal (128 + n) are the usual ones.
-fn args(argv: &[String]) -> Vec<String> {
-    let init = ["/bin/sh", "-c", "\"$@\"; exit $?", "box"].map(String::from);
-    init.into_iter().chain(argv.iter().cloned()).collect()
+/// Without control groups it also sets the wall for memory: set by the runtime, that wall would stop the runtime itself.
+/// Streams are merged here too: a runtime in the foreground copies the two from one pipe each, which loses their order.
+fn args(job: &Job, limits: &Limits, footing: &Footing) -> Vec<String> {
+    let merge = if job.merged { "exec 2>&1; " } else { "" };
+    let wall = if footing.cgroups { String::new() } else { format!("ulimit -d {}; ", limits.memory_bytes_max / 1024) };
+    let init = ["/bin/sh".to_owned(), "-c".to_owned(), format!("{merge}{wall}\"$@\"; exit $?"), "box".to_owned()];
+    init.into_iter().chain(job.argv.iter().cloned()).collect()
 }
 
 fn env(job: &Job) -> Vec<String> {
@@ -199,16 +210,13 @@ fn env(job: &Job) -> Vec<String> {
         .collect()
 }
 
-fn rlimits(limits: &Limits, footing: &Footing) -> Vec<Value> {
-    let mut walls = vec![
+fn rlimits(limits: &Limits) -> Vec<Value> {
+    let walls = [
         (Resource::Nofile, "RLIMIT_NOFILE", limits.open_files_max),
         (Resource::Fsize, "RLIMIT_FSIZE", limits.file_bytes_max),
         (Resource::Nproc, "RLIMIT_NPROC", limits.pids_max),
         (Resource::Core, "RLIMIT_CORE", 0),
     ];
-    if !footing.cgroups {
-        walls.push((Resource::Data, "RLIMIT_DATA", limits.memory_bytes_max));
-    }
     walls
         .into_iter()
         .map(|(resource, kind, wall)| {
@@ -255,16 +263,14 @@ fn mounts(limits: &Limits, ids: &Ids, places: &Places) -> Vec<Value> {
     mounts.push(mount("/dev/shm", "tmpfs", "shm", &["nosuid", "nodev", "noexec", "mode=1777", &size]));
     let pts = ["nosuid", "noexec", "newinstance", "ptmxmode=0666", "mode=0620"];
     mounts.push(mount("/dev/pts", "devpts", "devpts", &pts));
-    mounts.push(bind(Path::new("/usr"), Path::new("/usr"), &read_only));
-    let host_dirs = USR_LINKS.iter().map(|name| Path::new("/").join(name));
-    let host_dirs = host_dirs.filter(|host| fs::symlink_metadata(host).is_ok_and(|meta| meta.is_dir()));
     let from_etc = host_etc().into_iter().map(|name| Path::new("/etc").join(name));
-    mounts.extend(host_dirs.chain(from_etc).map(|host| bind(&host, &host, &read_only)));
-    mounts.extend(places.tools.iter().map(|(host, inside)| bind(host, inside, &read_only)));
+    mounts.extend(from_etc.map(|host| bind(&host, &host, &read_only)));
     mounts.push(mount("/tmp", "tmpfs", "tmp", &["nosuid", "nodev", "mode=1777", &size]));
     let id = ids.inside();
     let home = ["nosuid".into(), "nodev".into(), "mode=755".into(), format!("uid={id}"), format!("gid={id}"), size.clone()];
     mounts.push(mount(HOME, "tmpfs", "home", &home.each_ref().map(String::as_str)));
+    // After /tmp and the home directory, because tools may lie in there.
+    mounts.extend(places.shown.iter().map(|(host, inside)| bind(host, inside, &read_only)));
     mounts.push(overlay(places));
     mounts
 }

@@ -159,6 +159,8 @@ impl Diff<'_> {
         if self.entries > ENTRIES_MAX {
             return Err(ViewError::TooMany { path: RelPath::root(), entries_max: ENTRIES_MAX });
         }
+        // Each level holds descriptors and stack; a job can nest without end.
+        RelPath::parse(path)?;
         Ok((self.keep)(path))
     }
 

@@ -17,7 +17,7 @@ use crate::limits::Limits;
 use crate::path::RelPath;
 use crate::pump::{Budget, Pump};
 use crate::runtime;
-use crate::stage::{self, Part};
+use crate::stage::{self, How, Part};
 use crate::usage::Growth;
 use crate::view::View;
 
@@ -89,7 +89,11 @@ impl Frame {
         let budget = Budget::new(limits.output_bytes_max);
         let (child, pumps) = self.start(&name, &log, (job, cwd), limits, &budget)?;
         let mut watch = Watch { started, limits, cancel, budget, growth: Growth::new(view, limits.upper_bytes_max) };
-        let (status, stopped) = self.wait(child, &name, &mut watch)?;
+        let waited = self.wait(child, &name, &mut watch);
+        if waited.is_err() {
+            self.clean_up(&name, true);
+        }
+        let (status, stopped) = waited?;
         let usage = self.clean_up(&name, stopped.is_some() || !status.success());
         let mut streams = pumps.into_iter().map(Pump::finish);
         let (stdout, stdout_truncated) = streams.next().unwrap_or_default();
@@ -147,30 +151,32 @@ impl Frame {
     }
 
     fn places(&self, stage: Option<&Path>) -> Places {
+        let trees = bundle::host_trees(&self.tools).into_iter();
         match stage {
             Some(stage) => Places {
                 bundle: stage.join("bundle"),
                 lower: stage.join("lower"),
                 layers: stage.join("layers"),
-                tools: self.tools.iter().enumerate().map(|(n, tool)| (stage.join(format!("tool{n}")), tool.clone())).collect(),
+                shown: trees.enumerate().map(|(n, tree)| (stage.join(host_part(n)), tree)).collect(),
             },
             None => Places {
                 bundle: bundle_dir(&self.dir),
                 lower: self.repo.clone(),
                 layers: layers_dir(&self.dir),
-                tools: self.tools.iter().map(|tool| (tool.clone(), tool.clone())).collect(),
+                shown: trees.map(|tree| (tree.clone(), tree)).collect(),
             },
         }
     }
 
     fn parts(&self) -> Vec<Part> {
-        let part = |source: &Path, name: &str, idmapped| Part { source: source.to_owned(), name: name.to_owned(), idmapped };
+        let part = |source: PathBuf, name: &str, how| Part { source, name: name.to_owned(), how };
         let mut parts = vec![
-            part(&bundle_dir(&self.dir), "bundle", false),
-            part(&self.repo, "lower", true),
-            part(&layers_dir(&self.dir), "layers", true),
+            part(bundle_dir(&self.dir), "bundle", How::Plain),
+            part(self.repo.clone(), "lower", How::Idmapped),
+            part(layers_dir(&self.dir), "layers", How::Idmapped),
         ];
-        parts.extend(self.tools.iter().enumerate().map(|(n, tool)| part(tool, &format!("tool{n}"), false)));
+        let trees = bundle::host_trees(&self.tools).into_iter().enumerate();
+        parts.extend(trees.map(|(n, tree)| part(tree, &host_part(n), How::ReadOnly)));
         parts
     }
 
@@ -215,6 +221,10 @@ impl Frame {
         }
         usage
     }
+}
+
+fn host_part(number: usize) -> String {
+    format!("host{number}")
 }
 
 const KILL_PATIENCE: Duration = Duration::from_millis(300);

@@ -75,6 +75,9 @@ pub enum JobError {
         /// Their size in bytes.
         bytes: usize,
     },
+    /// A limit is so tight that the box itself does not fit.
+    #[error("{0} is too small for the box itself")]
+    Tight(&'static str),
     /// The working directory lies outside the workspace.
     #[error(transparent)]
     Path(#[from] PathError),

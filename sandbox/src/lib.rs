@@ -24,6 +24,7 @@ mod path;
 mod probe;
 mod pump;
 mod reap;
+mod remove;
 mod runtime;
 mod sandbox;
 mod seccomp;

@@ -1,12 +1,12 @@
 //! Which boxes did an earlier, killed process leave behind?
 
-use std::fs::{self, Permissions};
+use std::fs;
 use std::io;
-use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::{Duration, SystemTime};
 
 use crate::container::runtime_root;
+use crate::remove::remove_tree;
 use crate::runtime::Runtime;
 use crate::sandbox::{NOTE, Note, UNFINISHED};
 
@@ -78,30 +78,4 @@ fn containers(root: &Path, id: &str) -> Vec<String> {
     let names = fs::read_dir(root).into_iter().flatten().flatten().map(|entry| entry.file_name());
     let names = names.filter_map(|name| name.into_string().ok());
     names.filter(|name| name.starts_with(&format!("cloister-{id}-"))).collect()
-}
-
-/// Removes a directory tree that a job may have made hard to remove (directories without permissions). Follows no link.
-pub(crate) fn remove_tree(dir: &Path) -> io::Result<()> {
-    match fs::remove_dir_all(dir) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
-            unlock(dir.to_owned())?;
-            fs::remove_dir_all(dir)
-        }
-        answer => answer,
-    }
-}
-
-fn unlock(dir: PathBuf) -> io::Result<()> {
-    let mut waiting = vec![dir];
-    while let Some(dir) = waiting.pop() {
-        fs::set_permissions(&dir, Permissions::from_mode(0o700))?;
-        for entry in fs::read_dir(&dir)? {
-            let entry = entry?;
-            if entry.file_type()?.is_dir() {
-                waiting.push(entry.path());
-            }
-        }
-    }
-    Ok(())
 }

@@ -17,7 +17,7 @@ use crate::footing::{self, Footing, Ids, Mapping};
 use crate::job::{Job, JobError, Outcome};
 use crate::limits::Limits;
 use crate::owner::Owner;
-use crate::reap::remove_tree;
+use crate::remove::remove_tree;
 use crate::selfcheck;
 use crate::stage;
 use crate::view::View;
@@ -108,9 +108,9 @@ impl std::fmt::Display for Attempt {
 
 /// One copy-on-write view over a repository, in which jobs run one after the other.
 pub struct Sandbox {
+    spec: BoxSpec,
     frame: Frame,
     view: View,
-    limits: Limits,
     /// How many jobs there were; held while one runs, because two overlays may not share an upper layer.
     jobs: Mutex<u64>,
 }
@@ -132,24 +132,37 @@ impl Sandbox {
     /// Opens a box. The first one in a process finds a runtime that works here and attacks it (`selfcheck.rs`); the next
     /// ones on the same file systems trust that.
     pub fn open(spec: BoxSpec) -> Result<Sandbox, OpenError> {
-        let repo = repository(&spec)?;
-        let (id, dir) = make_dir(&spec, &repo)?;
-        let made = Self::open_in(&spec, &repo, id, &dir);
+        Self::open_on(&spec, None)
+    }
+
+    /// `footings` are tried and attacked in this order; `None` tries what worked before, or all that this host may offer.
+    fn open_on(spec: &BoxSpec, footings: Option<Vec<Footing>>) -> Result<Sandbox, OpenError> {
+        let repo = repository(spec)?;
+        let (id, dir) = make_dir(spec, &repo)?;
+        let made = Self::open_in(spec, footings, &repo, id, &dir);
         if made.is_err() {
             let _ = remove_tree(&dir);
         }
         made
     }
 
-    fn open_in(spec: &BoxSpec, repo: &Path, id: String, dir: &Path) -> Result<Sandbox, OpenError> {
+    fn open_in(
+        spec: &BoxSpec,
+        footings: Option<Vec<Footing>>,
+        repo: &Path,
+        id: String,
+        dir: &Path,
+    ) -> Result<Sandbox, OpenError> {
         let owner = fs::metadata(repo).map_err(state_error("look at", repo))?;
         let owner = (owner.uid(), owner.gid());
         let view = View::open(repo, &layers_dir(dir)).map_err(state_error("make layers in", dir))?;
         let key = (spec.runtime.clone(), device(repo), device(dir));
         let known = FOOTINGS.lock().unwrap_or_else(PoisonError::into_inner).as_ref().and_then(|map| map.get(&key).cloned());
-        let candidates = match &known {
-            Some(footing) => vec![footing.clone()],
-            None => candidates(spec)?,
+        let known = known.filter(|_| footings.is_none());
+        let candidates = match (footings, &known) {
+            (Some(footings), _) => footings,
+            (None, Some(footing)) => vec![footing.clone()],
+            (None, None) => candidates(spec)?,
         };
         let mut attempts = Vec::new();
         for footing in candidates {
@@ -166,7 +179,7 @@ impl Sandbox {
                 Ok(()) => {
                     let mut memo = FOOTINGS.lock().unwrap_or_else(PoisonError::into_inner);
                     memo.get_or_insert_default().insert(key, footing);
-                    return Ok(Sandbox { frame, view, limits: spec.limits.clone(), jobs: Mutex::new(0) });
+                    return Ok(Sandbox { spec: spec.clone(), frame, view, jobs: Mutex::new(0) });
                 }
                 Err(reason) => attempts.push(Attempt { footing, reason }),
             }
@@ -174,16 +187,24 @@ impl Sandbox {
         Err(OpenError::Refused(attempts))
     }
 
+    /// Another box over the same repository, without the changes of this one: where a verifier applies only what is allowed.
+    pub fn fresh(&self) -> Result<Sandbox, OpenError> {
+        Self::open(self.spec.clone())
+    }
+
     /// Runs one job in a fresh container over the same upper layer; waits for a job that runs already. Setting `cancel`
     /// kills the whole tree within half a second.
     pub fn run(&self, job: &Job, cancel: &AtomicBool) -> Result<Outcome, RunError> {
         let cwd = job.check()?;
+        let limits = job.limits.as_ref().unwrap_or(&self.spec.limits);
+        if let Some(limit) = limits.too_tight() {
+            return Err(JobError::Tight(limit).into());
+        }
         let mut jobs = self.jobs.lock().unwrap_or_else(PoisonError::into_inner);
         if !self.view.metadata(&cwd).is_ok_and(|entry| entry.kind == Kind::Dir) {
             return Err(JobError::Cwd(cwd).into());
         }
         *jobs += 1;
-        let limits = job.limits.as_ref().unwrap_or(&self.limits);
         self.frame.run(&self.view, (job, &cwd), limits, *jobs, cancel)
     }
 
@@ -245,10 +266,16 @@ fn repository(spec: &BoxSpec) -> Result<PathBuf, OpenError> {
     if repo.to_str().is_none_or(|path| path.contains('\n')) {
         return Err(refuse("its path is not UTF-8 or contains a line break".into()));
     }
-    if let Some(tool) = spec.tools.iter().find(|tool| !tool.is_absolute() || tool.parent().is_none() || !tool.is_dir()) {
-        return Err(refuse(format!("the tools {tool:?} are not an absolute path of a directory below the root")));
+    if let Some(tool) = spec.tools.iter().find(|tool| !is_showable(tool)) {
+        return Err(refuse(format!("the tools {tool:?} are not a directory that a box can show at the same absolute path")));
     }
     Ok(repo)
+}
+
+fn is_showable(tool: &Path) -> bool {
+    let plain = tool.is_absolute() && tool.components().all(|part| !matches!(part, std::path::Component::ParentDir));
+    let own = ["/proc", "/sys", "/dev", bundle::WORKSPACE].iter().any(|own| tool.starts_with(own));
+    plain && !own && tool.parent().is_some() && tool.is_dir()
 }
 
 fn candidates(spec: &BoxSpec) -> Result<Vec<Footing>, OpenError> {
@@ -328,4 +355,35 @@ fn random_id() -> io::Result<String> {
     let mut bytes = [0_u8; 8];
     fs::File::open("/dev/urandom")?.read_exact(&mut bytes)?;
     Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::job::Ending;
+
+    #[test]
+    fn every_footing_that_this_host_offers_passes_the_self_check_or_says_why_it_cannot() {
+        let dir = tempfile::tempdir().expect("directory");
+        let repo = dir.path().join("repo");
+        fs::create_dir(&repo).expect("repository");
+        fs::write(repo.join("file"), "one\n").expect("file");
+        let spec = BoxSpec::new(&repo, dir.path().join("boxes"));
+        let mut worked = 0;
+        for footing in footing::candidates(None) {
+            match Sandbox::open_on(&spec, Some(vec![footing.clone()])) {
+                Ok(sandbox) => {
+                    worked += 1;
+                    let script = "test -O file && echo two >> file && rm -f file && mkdir file && touch file/x && id -u";
+                    let outcome = sandbox.run(&Job::new(["sh", "-c", script]), &AtomicBool::new(false)).expect("runs");
+                    assert_eq!(outcome.ending, Ending::Exited(0), "{footing}: {}", String::from_utf8_lossy(&outcome.stdout));
+                    eprintln!("works: {footing}");
+                }
+                Err(OpenError::Refused(attempts)) => eprintln!("does not: {}", attempts[0]),
+                Err(error) => panic!("{error}"),
+            }
+        }
+        let nothing_here = footing::candidates(None).is_empty() || stage::may_make_user_namespace().is_err();
+        assert!(worked > 0 || nothing_here);
+    }
 }

@@ -20,7 +20,18 @@ use rustix::thread::{UnshareFlags, unshare_unsafe};
 pub(crate) struct Part {
     pub(crate) source: PathBuf,
     pub(crate) name: String,
-    pub(crate) idmapped: bool,
+    pub(crate) how: How,
+}
+
+/// How a tree is mounted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum How {
+    /// As it is, without what is mounted below it.
+    Plain,
+    /// With the box's ids, where it has its own.
+    Idmapped,
+    /// Read-only with everything mounted below it: a runtime's `ro` holds for the topmost mount only.
+    ReadOnly,
 }
 
 /// Directories over which a stage can be mounted; every Linux has one of them.
@@ -41,10 +52,13 @@ pub(crate) fn spawn(place: &Path, parts: &[Part], idmap: Option<&OwnedFd>, comma
         mount_change("/", MountPropagationFlags::PRIVATE | MountPropagationFlags::REC)?;
         let mut trees = Vec::new();
         for part in parts {
-            let flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC;
+            let recursive = if part.how == How::ReadOnly { OpenTreeFlags::AT_RECURSIVE } else { OpenTreeFlags::empty() };
+            let flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC | recursive;
             let tree = open_tree(CWD, &part.source, flags)?;
-            if let (true, Some(idmap)) = (part.idmapped, idmap) {
-                set_idmap(tree.as_fd(), idmap.as_fd())?;
+            match (part.how, idmap) {
+                (How::Idmapped, Some(idmap)) => set_idmap(tree.as_fd(), idmap.as_fd())?,
+                (How::ReadOnly, _) => set_read_only(tree.as_fd())?,
+                (How::Plain, _) | (How::Idmapped, None) => {}
             }
             trees.push(tree);
         }
@@ -71,21 +85,27 @@ struct MountAttr {
     userns_fd: u64,
 }
 
+const MOUNT_ATTR_RDONLY: u64 = 0x1;
+const MOUNT_ATTR_NOSUID: u64 = 0x2;
+const MOUNT_ATTR_NODEV: u64 = 0x4;
 const MOUNT_ATTR_IDMAP: u64 = 0x0010_0000;
 
 fn set_idmap(tree: BorrowedFd<'_>, user_namespace: BorrowedFd<'_>) -> io::Result<()> {
-    let attr = MountAttr {
-        attr_set: MOUNT_ATTR_IDMAP,
-        attr_clr: 0,
-        propagation: 0,
-        userns_fd: user_namespace.as_raw_fd() as u64,
-    };
-    let size = size_of::<MountAttr>();
+    set_attr(tree, MOUNT_ATTR_IDMAP, Some(user_namespace), 0)
+}
+
+fn set_read_only(tree: BorrowedFd<'_>) -> io::Result<()> {
+    set_attr(tree, MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV, None, libc::AT_RECURSIVE)
+}
+
+fn set_attr(tree: BorrowedFd<'_>, attr_set: u64, user_namespace: Option<BorrowedFd<'_>>, how: i32) -> io::Result<()> {
+    let userns_fd = user_namespace.map_or(0, |fd| fd.as_raw_fd() as u64);
+    let attr = MountAttr { attr_set, attr_clr: 0, propagation: 0, userns_fd };
+    let (flags, size) = (libc::AT_EMPTY_PATH | how, size_of::<MountAttr>());
     // SAFETY: both descriptors are borrowed and so open during the call; the path is a NUL-terminated constant; `attr` is the
     // kernel's version-0 layout and outlives the call, and its size is passed along.
-    let answer: c_long = unsafe {
-        libc::syscall(libc::SYS_mount_setattr, tree.as_raw_fd(), c"".as_ptr(), libc::AT_EMPTY_PATH, &raw const attr, size)
-    };
+    let answer: c_long =
+        unsafe { libc::syscall(libc::SYS_mount_setattr, tree.as_raw_fd(), c"".as_ptr(), flags, &raw const attr, size) };
     if answer == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 

@@ -31,7 +31,8 @@ impl<'a> Growth<'a> {
         exceeded
     }
 
-    /// A layer that cannot be measured counts as too large only when it surely is.
+    /// A layer that cannot be measured counts as too large only when it surely is: as an ordinary user we cannot look into a
+    /// directory whose permissions a job took away for a while, and many a test suite does that.
     pub(crate) fn is_exceeded(&self) -> bool {
         let mut bytes = 0;
         let _ = add(&self.view.upper, self.bytes_max, 0, &mut bytes);

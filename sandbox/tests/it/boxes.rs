@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use sandbox::{BoxSpec, ChangeKind, Ending, Job, JobError, OpenError, RunError, Sandbox};
 
-use crate::harness::{Yard, open, run, sh, snapshot, text};
+use crate::harness::{Yard, open, run, sh, snapshot, text, write_for_all};
 
 #[test]
 fn what_a_job_writes_lands_in_the_upper_layer_and_the_repository_stays_as_it_was() {
@@ -60,8 +60,11 @@ fn what_the_harness_writes_the_next_job_sees_and_the_other_way_round() {
 #[test]
 fn two_boxes_over_one_repository_do_not_see_each_other() {
     let yard = Yard::new();
-    let (Some(one), Some(two)) = (yard.open(), yard.open()) else { return };
+    let Some(one) = yard.open() else { return };
     sh(&one, "echo one > mark");
+    let started = Instant::now();
+    let two = one.fresh().expect("a fresh box");
+    eprintln!("a further box: {} ms", started.elapsed().as_millis());
     assert_eq!(text(&sh(&two, "ls")), "README.md\nsrc\n");
 }
 
@@ -152,7 +155,7 @@ fn a_path_with_signs_that_mean_something_to_overlayfs_can_be_boxed() {
 fn a_toolchain_outside_usr_can_be_shown_read_only() {
     let yard = Yard::new();
     let tools = tempfile::tempdir().expect("tools");
-    std::fs::write(tools.path().join("version"), "7\n").expect("write");
+    write_for_all(&tools.path().join("version"), "7\n");
     std::fs::set_permissions(tools.path(), std::os::unix::fs::PermissionsExt::from_mode(0o755)).expect("mode");
     let Some(sandbox) = open(BoxSpec { tools: vec![tools.path().to_owned()], ..yard.spec() }) else { return };
     let script = format!("cat {0}/version; touch {0}/x 2>/dev/null || echo kept", tools.path().display());
@@ -169,6 +172,47 @@ fn closing_leaves_nothing_in_the_state_directory() {
     assert_eq!(std::fs::read_dir(yard.state()).expect("state").count(), 0);
     let mounts = std::fs::read_to_string("/proc/self/mounts").expect("mounts");
     assert!(!mounts.contains(yard.state().to_str().unwrap_or("?")), "{mounts}");
+}
+
+/// Root tests what an ordinary user gets by starting some of these tests again as one.
+#[test]
+fn boxes_work_for_an_ordinary_user_too() {
+    use std::os::unix::fs::PermissionsExt;
+    use std::os::unix::process::CommandExt;
+
+    const NOBODY: u32 = 65_534;
+    let home = tempfile::tempdir().expect("home");
+    let own = home.path().join("it");
+    std::fs::copy(std::env::current_exe().expect("own path"), &own).expect("copy");
+    for path in [home.path(), &own] {
+        std::fs::set_permissions(path, PermissionsExt::from_mode(0o755)).expect("mode");
+    }
+    let tmp = home.path().join("tmp");
+    std::fs::create_dir(&tmp).expect("tmp");
+    if std::os::unix::fs::chown(&tmp, Some(NOBODY), Some(NOBODY)).is_err() {
+        eprintln!("SKIPPED: only root can become another user");
+        return;
+    }
+    let tests = ["boxes::what_a_job_writes", "boxes::closing_leaves", "escape::there_is_no_cap", "limits::the_deadline", "reap::the_box"];
+    let told = std::process::Command::new(&own)
+        .args(tests)
+        .arg("--nocapture")
+        .env("TMPDIR", &tmp)
+        .current_dir("/")
+        .uid(NOBODY)
+        .gid(NOBODY)
+        .output();
+    let told = match told {
+        Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => {
+            eprintln!("SKIPPED: another user cannot reach {}", home.path().display());
+            return;
+        }
+        told => told.expect("start"),
+    };
+    let text = String::from_utf8_lossy(&told.stdout) + String::from_utf8_lossy(&told.stderr);
+    assert!(told.status.success(), "{text}");
+    assert!(text.contains("5 passed"), "{text}");
+    text.lines().filter(|line| line.contains("SKIPPED")).for_each(|line| eprintln!("{line}"));
 }
 
 #[test]

@@ -32,7 +32,7 @@ impl Yard {
     }
 
     pub fn put(&self, path: &str, text: &str) {
-        fs::write(self.repo().join(path), text).expect("write in the repository");
+        write_for_all(&self.repo().join(path), text);
     }
 
     pub fn spec(&self) -> BoxSpec {
@@ -43,6 +43,13 @@ impl Yard {
     pub fn open(&self) -> Option<Sandbox> {
         open(self.spec())
     }
+}
+
+/// Whatever the umask is.
+pub fn write_for_all(path: &Path, text: &str) {
+    use std::os::unix::fs::PermissionsExt;
+    fs::write(path, text).expect("write");
+    fs::set_permissions(path, fs::Permissions::from_mode(0o644)).expect("mode");
 }
 
 pub fn open(spec: BoxSpec) -> Option<Sandbox> {

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use sandbox::{Ending, Job, Limits, Outcome, Sandbox};
+use sandbox::{Ending, Job, JobError, Limits, Outcome, RunError, Sandbox, ViewError};
 
 use crate::harness::{Yard, run, sh, text};
 
@@ -79,10 +79,10 @@ fn a_memory_hog_is_killed_and_told_as_such() {
     if sandbox.footing().cgroups && sandbox.footing().keeps {
         assert_eq!(outcome.ending, Ending::OutOfMemory, "{}", text(&outcome));
         assert!(outcome.usage.memory_bytes_peak.is_some_and(|bytes| bytes <= 64 << 20), "{:?}", outcome.usage);
+        // Files in /tmp are memory too.
+        assert!(!limited(&sandbox, limits, "head -c 200000000 /dev/zero > /tmp/x").ending.succeeded());
     }
     assert!(!outcome.ending.succeeded());
-    // Files in /tmp are memory too.
-    assert!(!limited(&sandbox, limits, "head -c 200000000 /dev/zero > /tmp/x").ending.succeeded());
 }
 
 #[test]
@@ -109,6 +109,38 @@ fn files_disk_and_descriptors_have_walls() {
     let disk = Limits { upper_bytes_max: 4 << 20, seconds_max: 20.0, ..Limits::DEFAULT };
     let filler = "i=0; while :; do head -c 1000000 /dev/zero > f$i; i=$((i+1)); sleep 0.05; done";
     assert_eq!(limited(&sandbox, disk, filler).ending, Ending::DiskLimit);
+}
+
+#[test]
+fn limits_in_which_the_box_itself_does_not_fit_are_refused() {
+    let yard = Yard::new();
+    let Some(sandbox) = yard.open() else { return };
+    for limits in [
+        Limits { memory_bytes_max: 1 << 20, ..Limits::DEFAULT },
+        Limits { pids_max: 3, ..Limits::DEFAULT },
+        Limits { open_files_max: 3, ..Limits::DEFAULT },
+    ] {
+        let job = Job { limits: Some(limits), ..Job::new(["true"]) };
+        assert!(matches!(sandbox.run(&job, &AtomicBool::new(false)), Err(RunError::Job(JobError::Tight(_)))));
+    }
+    let least = Limits {
+        memory_bytes_max: Limits::MEMORY_BYTES_LEAST,
+        pids_max: Limits::PIDS_LEAST,
+        open_files_max: 16,
+        ..Limits::DEFAULT
+    };
+    assert_eq!(limited(&sandbox, least, "true").ending, Ending::Exited(0));
+}
+
+#[test]
+fn a_tree_nested_without_end_is_ended_refused_and_removed() {
+    let yard = Yard::new();
+    let Some(sandbox) = yard.open() else { return };
+    let script = "i=0; while [ $i -lt 2000 ]; do mkdir d && cd d || exit 1; i=$((i+1)); done";
+    assert_eq!(sh(&sandbox, script).ending, Ending::DiskLimit);
+    assert!(matches!(sandbox.view().changes(|_| true), Err(ViewError::Path(_))));
+    sandbox.close().expect("close");
+    assert_eq!(fs::read_dir(yard.state()).expect("state").count(), 0);
 }
 
 #[test]
