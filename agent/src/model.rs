@@ -56,6 +56,9 @@ pub struct Request {
     pub sampling: Sampling,
     /// The longest reply, in tokens.
     pub tokens_max: usize,
+    /// How the reply begins, put into the model's mouth; empty to let it begin itself. A model that cannot be led
+    /// (behind a URL) ignores it.
+    pub prefix: &'static str,
 }
 
 /// What a call cost, in tokens and time.

@@ -102,6 +102,8 @@ pub enum Record {
         text: String,
         /// Files that it wrote.
         writes: Files,
+        /// Files whose text it showed.
+        shown: Vec<String>,
     },
     /// The tests ran.
     Tested {
@@ -175,6 +177,7 @@ pub struct Session {
     explored: usize,
     unusable: usize,
     seen: Vec<Call>,
+    recent: Vec<String>,
     costs: Vec<Usage>,
 }
 
@@ -196,6 +199,7 @@ impl Session {
             explored: 0,
             unusable: 0,
             seen: Vec::new(),
+            recent: Vec::new(),
             costs: Vec::new(),
         }
     }
@@ -207,6 +211,9 @@ impl Session {
                 messages: self.messages.clone(),
                 sampling: self.profile.sampling(self.attempts.len() + self.unusable),
                 tokens_max: self.profile.reply_tokens_max,
+                // A small model that has looked at enough goes on looking, because its own last turns are its
+                // strongest example. So the action is begun for it; which file and what text stay its own.
+                prefix: if self.explored >= self.profile.explore_actions_max { "edit_file" } else { "" },
             }),
             Next::Act(call) => Step::Act(call.clone()),
             Next::Test => Step::Test,
@@ -227,7 +234,7 @@ impl Session {
             }
             Record::Replied { text, usage } => self.replied(text, *usage),
             Record::Refused { why } => self.refused(why),
-            Record::Observed { text, writes } => self.observed(text, writes),
+            Record::Observed { text, writes, shown } => self.observed(text, writes, shown),
             Record::Tested { run } => self.tested(run),
             Record::Restored => self.retry(),
             Record::Verified { report } => self.verified(report),
@@ -266,17 +273,9 @@ impl Session {
         &self.messages
     }
 
-    /// Files that the model has looked at or changed, newest first: where a nameless edit is looked for.
-    pub fn recent(&self) -> Vec<String> {
-        let mut recent: Vec<String> = Vec::new();
-        for call in self.seen.iter().rev() {
-            if let Call::ReadFile { path, .. } | Call::EditFile { path: Some(path), .. } = call
-                && !recent.contains(path)
-            {
-                recent.push(path.clone());
-            }
-        }
-        recent
+    /// Files whose text the model has seen, newest first: only these may be edited.
+    pub fn recent(&self) -> &[String] {
+        &self.recent
     }
 
     fn say(&mut self, text: String) {
@@ -314,14 +313,24 @@ impl Session {
         self.next = Next::Ask;
     }
 
-    fn observed(&mut self, text: &str, writes: &Files) {
+    fn observed(&mut self, text: &str, writes: &Files, shown: &[String]) {
         let Next::Act(call) = self.next.clone() else { return };
+        for path in shown {
+            self.recent.retain(|seen| seen != path);
+            self.recent.insert(0, path.clone());
+        }
         if matches!(call, Call::Finish { .. }) {
             self.next = Next::Verify;
             return;
         }
+        let looks = !matches!(call, Call::RunTests | Call::RunCommand { .. }) && writes.is_empty();
+        if looks && self.explored >= self.profile.explore_actions_max {
+            self.refused(words::ENOUGH);
+            return;
+        }
         // The same look at the same files shows the same: left in the context it would be taken for a pattern.
-        if writes.is_empty() && !matches!(call, Call::RunTests | Call::RunCommand { .. }) && self.seen.contains(&call) {
+        if looks && self.seen.contains(&call) {
+            self.explored += 1;
             self.refused(words::REPEATED);
             return;
         }
@@ -388,6 +397,7 @@ impl Session {
 
     fn retry(&mut self) {
         self.files = self.kept.clone();
+        self.explored = self.profile.explore_actions_max.saturating_sub(self.profile.retry_looks_max);
         if self.attempts.len() >= self.profile.attempts_max {
             self.next = Next::End(Ending::GaveUp { attempts: self.attempts.len() });
             return;

@@ -35,6 +35,8 @@ pub enum Outcome {
         text: String,
         /// Path to new text.
         writes: Files,
+        /// Paths whose text the model has now seen.
+        shown: Vec<String>,
     },
     /// It could not: the reply is taken back, and this is the reason.
     Refused(String),
@@ -42,7 +44,11 @@ pub enum Outcome {
 
 impl Outcome {
     fn said(text: String) -> Self {
-        Self::Done { text, writes: Files::new() }
+        Self::shown(text, Vec::new())
+    }
+
+    fn shown(text: String, shown: Vec<String>) -> Self {
+        Self::Done { text, writes: Files::new(), shown }
     }
 }
 
@@ -53,7 +59,7 @@ pub struct Tools<'a> {
     /// The index.
     pub code: &'a dyn Code,
     /// Files that the session has looked at, newest first.
-    pub recent: Vec<String>,
+    pub recent: &'a [String],
     /// What may be read, for actions that look into many files.
     pub policy: &'a Policy,
 }
@@ -139,7 +145,7 @@ impl Tools<'_> {
         let lossy = if matches!(text, std::borrow::Cow::Owned(_)) { " It is not UTF-8; bad bytes are shown as �." } else { "" };
         let shown = clean(&shown, READ_BYTES_MAX + 1024);
         let calls = self.calls(path, &shown);
-        Ok(Outcome::said(format!("{path}, lines {first} to {last} of {total}:{lossy}\n```\n{}\n```{more}{calls}", shown.trim_end())))
+        Ok(Outcome::shown(format!("{path}, lines {first} to {last} of {total}:{lossy}\n```\n{}\n```{more}{calls}", shown.trim_end()), vec![path.to_owned()]))
     }
 
     /// The functions that some code calls and another file defines: where to look next.
@@ -168,7 +174,7 @@ impl Tools<'_> {
                     let body = clean(&hit.text, FOUND_BYTES_MAX);
                     text += &format!("\n{}, lines {} to {}{symbol}:\n```\n{}\n```", hit.path, hit.lines.0, hit.lines.1, body.trim_end());
                 }
-                Outcome::said(text)
+                Outcome::shown(text, found.into_iter().map(|hit| hit.path).collect())
             }
         }
     }
@@ -228,7 +234,7 @@ impl Tools<'_> {
         self.workspace.write(path, new.as_bytes())?;
         let change = Change { path: path.into(), before: old.map(String::into_bytes), after: Some(new.clone().into_bytes()) };
         let text = format!("You changed {path}:\n```diff\n{}```", clean(&hunks(&verify::diff(&change)), OUTPUT_BYTES_MAX));
-        Ok(Outcome::Done { text, writes: Files::from([(path.to_owned(), new)]) })
+        Ok(Outcome::Done { text, writes: Files::from([(path.to_owned(), new)]), shown: vec![path.to_owned()] })
     }
 
     fn run_command(&mut self, command: &str, cancel: &AtomicBool) -> Result<Outcome, WorkspaceError> {
@@ -246,7 +252,7 @@ impl Tools<'_> {
             .filter(|change| !before.contains(change))
             .filter_map(|change| Some((change.path, String::from_utf8(change.after?).ok()?)))
             .collect();
-        Ok(Outcome::Done { text, writes })
+        Ok(Outcome::Done { text, writes, shown: Vec::new() })
     }
 
     /// For a path that does not exist: the path that was probably meant.

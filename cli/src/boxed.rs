@@ -94,8 +94,8 @@ impl Workspace for Boxed {
     }
 
     fn fresh(&self) -> Result<Box<dyn Workspace>, WorkspaceError> {
-        let fresh = Self::open(self.spec.clone()).map_err(|error| WorkspaceError::Failed(error.to_string()))?;
-        Ok(Box::new(fresh))
+        let fresh = self.sandbox.fresh().map_err(|error| WorkspaceError::Failed(error.to_string()))?;
+        Ok(Box::new(Self { spec: self.spec.clone(), sandbox: fresh }))
     }
 }
 

@@ -3,7 +3,7 @@
 use crate::exit::Fatal;
 use agent::Model;
 use agent::model::{Flow, ModelError, Reply, Request, Usage};
-use inference::{Engine, EngineSettings, Event, FinishReason, GenerateRequest, Sampling, SubmitError};
+use inference::{Engine, EngineSettings, Event, FinishReason, GenerateRequest, Sampling, Special, SubmitError};
 use models::Weights;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
@@ -44,7 +44,9 @@ impl Model for LocalModel {
         let start = Instant::now();
         let failed = |error: &dyn std::fmt::Display| ModelError::Failed(error.to_string());
         let messages: Vec<inference::Message> = request.messages.iter().map(message).collect();
-        let prompt = self.engine.chat().encode(&messages, None, true).map_err(|error| failed(&error))?;
+        let chat = self.engine.chat();
+        let mut prompt = chat.encode(&messages, None, true).map_err(|error| failed(&error))?;
+        prompt.extend(chat.tokenizer().encode(request.prefix, Special::Forbid));
         let sampling = Sampling {
             temperature: request.sampling.temperature,
             top_p: request.sampling.top_p,
@@ -58,7 +60,7 @@ impl Model for LocalModel {
             }
             error => failed(&error),
         })?;
-        let mut text = String::new();
+        let mut text = request.prefix.to_owned();
         let mut enough = false;
         while let Some(event) = generation.recv() {
             if cancel.load(Ordering::Relaxed) {
@@ -82,7 +84,6 @@ impl Model for LocalModel {
                         return Err(ModelError::Cancelled);
                     }
                     let complete = finish.reason != FinishReason::Length;
-                    let text = if enough { text } else { finish.text };
                     let usage = Usage {
                         prompt_tokens: finish.usage.prompt_tokens,
                         cached_tokens: finish.usage.cached_tokens,

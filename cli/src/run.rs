@@ -72,7 +72,10 @@ impl Job {
         for left in sandbox::reap(&state.boxes())? {
             eprintln!("note: buried box {} that an earlier run left behind", left.id);
         }
-        sandbox::recover(&state.boxes())?;
+        for recovered in sandbox::recover(&state.journals())? {
+            let how = if recovered.finished { "finished" } else { "rolled back" };
+            eprintln!("note: {how} a change to {} that an earlier run was applying", recovered.repo.display());
+        }
         let id = session_id()?;
         let spec = BoxSpec { label: id.clone(), ..BoxSpec::new(&repo, state.boxes()) };
         let hint = "`cloister doctor` says what is missing on this host";
@@ -174,7 +177,7 @@ impl Job {
         let applied = match finished.ending {
             Ending::Verified if self.args.apply => {
                 let changes = boxed.typed_changes(&finished.changes)?;
-                let applied = sandbox::apply(&changes, repo, &state.boxes());
+                let applied = sandbox::apply(&changes, repo, &state.journals());
                 let hint = format!("the change is in {}", directory.join("change.diff").display());
                 applied.map_err(|error| Fatal { exit: Exit::Failed, error: error.into(), hint })?;
                 format!("applied to {}", repo.display())

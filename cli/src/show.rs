@@ -57,7 +57,7 @@ impl Screen {
                 }
             }
             Record::Refused { why } => println!("      {} {}", self.paint("33", "not done:"), first_line(why)),
-            Record::Observed { text, writes } if writes.is_empty() => println!("      {}", self.paint("2", &first_line(text))),
+            Record::Observed { text, writes, .. } if writes.is_empty() => println!("      {}", self.paint("2", &first_line(text))),
             Record::Observed { .. } | Record::Resumed => {}
             Record::Tested { run } => {
                 let tone = if run.passed { "32" } else { "31" };

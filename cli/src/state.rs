@@ -31,6 +31,11 @@ impl State {
         self.home.join("boxes")
     }
 
+    /// Where a change that is being applied is written down first.
+    pub fn journals(&self) -> PathBuf {
+        self.home.join("journals")
+    }
+
     /// Where session logs are.
     pub fn sessions(&self) -> PathBuf {
         self.home.join("sessions")

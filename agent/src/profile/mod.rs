@@ -15,6 +15,8 @@ pub struct Profile {
     pub attempts_max: usize,
     /// Actions without an edit before the model is asked to write one.
     pub explore_actions_max: usize,
+    /// Actions without an edit after an attempt that failed.
+    pub retry_looks_max: usize,
     /// Replies without a usable action in a row before the session gives up.
     pub unusable_replies_max: usize,
     /// Temperature of every attempt after the first, which is greedy; the last one repeats.

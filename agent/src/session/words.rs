@@ -7,6 +7,9 @@ const FILES_SHOWN_MAX: usize = 60;
 /// Why a look that was taken already is not taken again.
 pub const REPEATED: &str = "you have done exactly this before, and its result stands above. Take another look (read_file on \
     another file, grep for another name), or write the edit";
+/// Why no look is taken any more.
+pub const ENOUGH: &str = "you have looked enough. Of the functions that you have seen, one is wrong. Decide which, and write the edit \
+    now: a line `edit_file PATH`, then the complete corrected function in a code block";
 const REFUSAL: &str = "That reply was not carried out: ";
 
 /// The task and everything known before the first word.
@@ -67,7 +70,7 @@ pub fn is_refusal(text: &str) -> bool {
 /// A push for a model that looks and looks.
 pub fn nudge(explored: usize, explore_actions_max: usize) -> &'static str {
     if explored >= explore_actions_max {
-        "\nYou have looked enough. Write the edit now: a line `edit_file PATH`, then the complete function in a code block."
+        "\nYou have looked enough. Of the functions that you have seen, one is wrong. Write the edit now: a line `edit_file PATH`, then the complete corrected function in a code block."
     } else {
         "\nIf you see the wrong line, write `edit_file PATH` and the corrected function in a code block now. If not, look at one more place."
     }

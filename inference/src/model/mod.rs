@@ -13,7 +13,7 @@ mod bert;
 mod decoder;
 mod error;
 mod gguf;
-mod kernel;
+pub mod kernel;
 mod linear;
 mod ops;
 mod pool;

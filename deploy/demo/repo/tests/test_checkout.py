@@ -14,6 +14,12 @@ class TestCheckout(unittest.TestCase):
     def test_ten_pieces_are_five_percent_cheaper(self):
         self.assertEqual(line_total("pencil", 10), 1140)
 
+    def test_sixty_pieces_are_ten_percent_cheaper(self):
+        self.assertEqual(line_total("pencil", 60), 6480)
+
+    def test_two_hundred_pieces_are_twenty_percent_cheaper(self):
+        self.assertEqual(line_total("notebook", 200), 72000)
+
     def test_a_coupon_is_taken_off_the_sum(self):
         cart = Cart()
         cart.add("backpack")

@@ -10,6 +10,7 @@ use super::q5_0::Q5_0;
 use super::q6k::Q6K;
 use super::q8_0::Q8_0;
 use super::tile::{LANES, Tile};
+use std::sync::LazyLock;
 
 /// The weights of a task when there are many rows: they fit in the second-level cache with room for the rows.
 const PANEL_BYTES: usize = 512 << 10;
@@ -202,7 +203,8 @@ impl Packed {
 ///
 /// When a matrix wants activations of another grain or width, or a place has another size.
 pub fn forward_each(x: &Activations, products: &mut [(&Packed, &mut [f32])], pool: &Pool) {
-    forward_at(Level::detected(), x, products, pool);
+    static BEST: LazyLock<Level> = LazyLock::new(|| Level::available().pop().unwrap_or(Level::Portable));
+    forward_at(*BEST, x, products, pool);
 }
 
 /// Which instructions to use.
@@ -216,17 +218,15 @@ pub(super) enum Level {
 }
 
 impl Level {
-    /// The best that this processor has.
-    pub fn detected() -> Level {
+    /// Those that this processor has, the best last.
+    pub fn available() -> Vec<Level> {
+        let mut levels = vec![Level::Portable];
         #[cfg(target_arch = "x86_64")]
-        if super::avx512::detected() {
-            return Level::Avx512;
+        {
+            levels.extend((is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma")).then_some(Level::Avx2));
+            levels.extend(super::avx512::detected().then_some(Level::Avx512));
         }
-        #[cfg(target_arch = "x86_64")]
-        if is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma") {
-            return Level::Avx2;
-        }
-        Level::Portable
+        levels
     }
 }
 

@@ -60,10 +60,9 @@ fn dequantised(kind: Kind, rows: usize, columns: usize, raw: &[u8]) -> Vec<f32> 
     tensor.flatten_all().unwrap().to_vec1().unwrap()
 }
 
-fn product(level: Level, weights: &Packed, x: &[f32], m: usize, pool: &Pool) -> Vec<f32> {
+fn multiplied(weights: &Packed, x: &[f32], m: usize, pool: &Pool) -> Vec<f32> {
     let mut out = vec![f32::NAN; m * weights.rows()];
-    let x = Activations::quantise(weights.kind().grain(), x, m, pool);
-    forward_at(level, &x, &mut [(weights, &mut out)], pool);
+    weights.forward(x, m, &mut out, pool);
     out
 }
 
@@ -88,8 +87,13 @@ fn check_products(kind: Kind, rows: usize, columns: usize, m: usize, pool: &Pool
     let x = random.floats(m * columns);
     let weights = Packed::new(kind, rows, columns, &raw, pool).unwrap();
     let dense = dequantised(kind, rows, columns, &raw);
-    let found = product(Level::detected(), &weights, &x, m, pool);
-    assert!(product(Level::Portable, &weights, &x, m, pool) == found, "{kind:?}: not the portable bits");
+    let found = multiplied(&weights, &x, m, pool);
+    for level in Level::available() {
+        let mut out = vec![f32::NAN; m * rows];
+        let x = Activations::quantise(kind.grain(), &x, m, pool);
+        forward_at(level, &x, &mut [(&weights, &mut out)], pool);
+        assert!(out == found, "{kind:?}: {level:?} has other bits");
+    }
     for i in 0..m {
         let exact = rounded(&x[i * columns..][..columns], kind.grain());
         for j in 0..rows {
@@ -163,15 +167,15 @@ fn a_row_that_is_not_finite_spoils_its_own_products_only() {
         let weights = Packed::new(kind, 16, 512, &raw, &pool).unwrap();
         for poison in [f32::NAN, f32::INFINITY] {
             let mut x = random.floats(3 * 512);
-            let clean = product(Level::detected(), &weights, &x, 3, &pool);
+            let clean = multiplied(&weights, &x, 3, &pool);
             x[512 + 300] = poison;
-            let spoilt = product(Level::detected(), &weights, &x, 3, &pool);
+            let spoilt = multiplied(&weights, &x, 3, &pool);
             assert!(spoilt[..16] == clean[..16] && spoilt[32..] == clean[32..]);
             assert!(spoilt[16..32].iter().all(|product| product.is_nan()));
         }
-        let zero = product(Level::detected(), &weights, &[0.0; 512], 1, &pool);
+        let zero = multiplied(&weights, &[0.0; 512], 1, &pool);
         assert!(zero.iter().all(|&product| product == 0.0), "{kind:?}");
-        let tiny = product(Level::detected(), &weights, &[1e-40; 512], 1, &pool);
+        let tiny = multiplied(&weights, &[1e-40; 512], 1, &pool);
         assert!(tiny.iter().all(|&product| product == 0.0), "{kind:?}");
     }
 }
@@ -223,10 +227,10 @@ proptest! {
         let together = &out[offset..];
         let cut = cut.min(m);
         let (before, after) = x.split_at(cut * columns);
-        let mut apart = product(Level::detected(), &weights, before, cut, &one);
-        apart.extend(product(Level::detected(), &weights, after, m - cut, &one));
+        let mut apart = multiplied(&weights, before, cut, &one);
+        apart.extend(multiplied(&weights, after, m - cut, &one));
         prop_assert!(apart == together);
-        let alone = product(Level::detected(), &weights, &x[(m - 1) * columns..], 1, &one);
+        let alone = multiplied(&weights, &x[(m - 1) * columns..], 1, &one);
         prop_assert!(alone == together[(m - 1) * rows..]);
     }
 }
