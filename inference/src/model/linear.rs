@@ -54,13 +54,7 @@ pub(super) struct Linear {
 
 impl Linear {
     /// Reads the tensor `name`, which must be `out` by `input`.
-    pub fn load(
-        header: &Header,
-        file: &mut File,
-        name: &str,
-        out: usize,
-        input: usize,
-    ) -> Result<Linear, LoadError> {
+    pub fn load(header: &Header, file: &mut File, name: &str, out: usize, input: usize) -> Result<Linear, LoadError> {
         let weights = load_tensor(header, file, name, &[out, input])?;
         Ok(Linear { weights, rows_apart: cfg!(not(target_arch = "x86_64")) })
     }
@@ -141,12 +135,7 @@ pub(super) fn warm_all(parts: &[&Linear], threads: usize) -> Result<(), ForwardE
 }
 
 /// Reads a vector of `length` numbers, whatever their type in the file.
-pub(super) fn load_vector(
-    header: &Header,
-    file: &mut File,
-    name: &str,
-    length: usize,
-) -> Result<Vec<f32>, LoadError> {
+pub(super) fn load_vector(header: &Header, file: &mut File, name: &str, length: usize) -> Result<Vec<f32>, LoadError> {
     let tensor = load_tensor(header, file, name, &[length])?;
     let numbers = tensor.dequantize(&Device::Cpu).and_then(|t| t.to_vec1::<f32>());
     numbers.map_err(|error| header.corrupted(format!("{name}: {error}")))
@@ -230,7 +219,8 @@ mod tests {
         let wide = widen_q5_0(&narrow.data().unwrap());
         let storage = QStorage::from_data(Cow::Owned(wide), &Device::Cpu, GgmlDType::Q8_0).unwrap();
         let wide = QTensor::new(storage, (16, 256)).unwrap();
-        let numbers = |t: &QTensor| t.dequantize(&Device::Cpu).unwrap().flatten_all().unwrap().to_vec1::<f32>().unwrap();
+        let numbers =
+            |t: &QTensor| t.dequantize(&Device::Cpu).unwrap().flatten_all().unwrap().to_vec1::<f32>().unwrap();
         assert_eq!(numbers(&narrow), numbers(&wide));
     }
 
