@@ -18,11 +18,13 @@ use agent::plan::Plan;
 use agent::profile::Profile;
 use agent::session::{Ending, Record};
 use agent::{Model, Session, Workspace};
-use models::Role;
+use models::{Role, Weights};
 use sandbox::BoxSpec;
 use serde_json::json;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 const HTTP_CONTEXT_TOKENS: usize = 32_768;
 const TASK_BYTES_MAX: u64 = 64 * 1024;
@@ -69,6 +71,7 @@ impl Job {
             Fatal::config(error, "no session starts with a policy that does not load; correct the file")
         })?;
         let plan = self.args.verify.as_deref().map(read_plan).transpose()?;
+        let weights = self.weights(state)?;
         for left in sandbox::reap(&state.boxes())? {
             eprintln!("note: buried box {} that an earlier run left behind", left.id);
         }
@@ -79,12 +82,13 @@ impl Job {
         let id = session_id()?;
         let spec = BoxSpec { label: id.clone(), ..BoxSpec::new(&repo, state.boxes()) };
         let hint = "`cloister doctor` says what is missing on this host";
+        let opened = SystemTime::now();
         let mut boxed = Boxed::open(spec).map_err(|error| Fatal::missing(error, hint))?;
         let plan = match plan {
             Some(plan) => Some(plan),
             None => find_plan(&boxed)?,
         };
-        let mut model = self.model(state)?;
+        let mut model = self.model(weights)?;
         let (code, _) = IndexedCode::open(state, &repo, true, cancel)?;
         let mut log = self.log(state, &id, &repo, model.name())?;
         let mut watcher = self.watcher(&id, model.name(), &boxed);
@@ -112,7 +116,7 @@ impl Job {
             self.begin(&mut driver, &mut session)?;
             driver.run(&mut session)?
         };
-        self.finish(state, &id, &repo, Over { finished, session, boxed, log, watcher })
+        self.finish(state, &id, &repo, Over { finished, session, boxed, log, watcher, opened })
     }
 
     fn begin(&self, driver: &mut Loop<'_>, session: &mut Session) -> Result<(), Fatal> {
@@ -127,13 +131,19 @@ impl Job {
         Ok(driver.record(session, &Record::Resumed)?)
     }
 
-    fn model(&self, state: &State) -> Result<Box<dyn Model>, Fatal> {
+    /// Where the model's files are; `None` when it is behind a URL.
+    fn weights(&self, state: &State) -> Result<Option<Weights>, Fatal> {
+        let here = self.args.url.is_none();
+        here.then(|| weights::resolve(&state.store()?, self.args.model.as_deref(), Role::Chat)).transpose()
+    }
+
+    fn model(&self, weights: Option<Weights>) -> Result<Box<dyn Model>, Fatal> {
         if let Some(url) = &self.args.url {
             let hint = "start the server, or leave --url out to use the model on this host";
             let name = HttpModel::first_model(url).map_err(|error| Fatal::missing(error, hint))?;
             return Ok(Box::new(HttpModel::new(url, &name, HTTP_CONTEXT_TOKENS)));
         }
-        let weights = weights::resolve(&state.store()?, self.args.model.as_deref(), Role::Chat)?;
+        let weights = weights.ok_or_else(|| anyhow::anyhow!("neither a model nor a URL is given"))?;
         Ok(Box::new(LocalModel { engine: local::load(&weights)?, name: weights.name }))
     }
 
@@ -143,7 +153,7 @@ impl Job {
         let key = Key::load_or_create(state.home.path())?;
         let header = json!({
             "v": 1, "session": id, "task": self.task, "repo": repo, "model": model, "url": self.args.url,
-            "named_model": self.args.model, "policy": self.args.policy, "verify": self.args.verify,
+            "named_model": self.args.model, "policy": absolute(self.args.policy.as_deref()), "verify": absolute(self.args.verify.as_deref()),
             "continues": self.earlier.as_ref().map(|(id, _)| id), "version": env!("CARGO_PKG_VERSION"),
         });
         Ok(Log::create(&directory.join("log.jsonl"), key, header)?)
@@ -160,7 +170,7 @@ impl Job {
     }
 
     fn finish(&self, state: &State, id: &str, repo: &Path, over: Over) -> Result<Exit, Fatal> {
-        let Over { finished, session, boxed, mut log, watcher } = over;
+        let Over { finished, session, boxed, mut log, watcher, opened } = over;
         let head = log.seal()?;
         let directory = state.sessions().join(id);
         let diff = finished.report.as_ref().map(|report| report.diff.as_str()).unwrap_or_default();
@@ -174,21 +184,24 @@ impl Job {
                         "attempts": session.attempts(), "head": head.to_string() }),
             ),
         }
+        let kept = format!("the change is in {}", directory.join("change.diff").display());
         let applied = match finished.ending {
-            Ending::Verified if self.args.apply => {
-                let changes = boxed.typed_changes(&finished.changes)?;
-                let applied = sandbox::apply(&changes, repo, &state.journals());
-                let hint = format!("the change is in {}", directory.join("change.diff").display());
-                applied.map_err(|error| Fatal { exit: Exit::Failed, error: error.into(), hint })?;
-                format!("applied to {}", repo.display())
-            }
-            Ending::Verified => format!("not applied; the change is in {}", directory.join("change.diff").display()),
-            _ => "the repository is untouched".into(),
+            Ending::Verified if self.args.apply => apply(&boxed, &finished, repo, state, opened)
+                .map(|()| format!("applied to {}", repo.display()))
+                .map_err(|error| Fatal { exit: Exit::Failed, error, hint: kept }),
+            Ending::Verified => Ok(format!("not applied; {kept}")),
+            _ => Ok("the repository is untouched".into()),
         };
         match &watcher {
-            Watcher::Screen(_) => println!("{applied}\nlog: {} records, head {head}", head.count),
-            Watcher::Stream(stream) => stream.emit("closed", json!({ "applied": self.args.apply && exit == Exit::Done })),
+            Watcher::Screen(_) => {
+                let applied = applied.as_deref().unwrap_or("not applied");
+                println!("{applied}\nlog: {} records, head {head}", head.count);
+            }
+            Watcher::Stream(stream) => {
+                stream.emit("closed", json!({ "applied": self.args.apply && exit == Exit::Done && applied.is_ok() }));
+            }
         }
+        applied?;
         if !session.files().is_empty() && finished.report.is_none() && exit == Exit::Done {
             exit = Exit::Unverified;
         }
@@ -202,6 +215,30 @@ struct Over {
     boxed: Boxed,
     log: Log,
     watcher: Watcher,
+    opened: SystemTime,
+}
+
+/// Carries a verified change into the working tree, where what it replaces is still what the model read.
+fn apply(boxed: &Boxed, finished: &Finished, repo: &Path, state: &State, opened: SystemTime) -> anyhow::Result<()> {
+    let changes = boxed.typed_changes(&finished.changes)?;
+    // The box compares with the working tree as it is now, so it cannot know what a person did while it was open.
+    let overtaken = |change: &&sandbox::Change| changed_at(&repo.join(&change.path)).is_some_and(|at| at > opened);
+    if let Some(change) = changes.iter().find(overtaken) {
+        anyhow::bail!("{} was changed in the working tree while the session ran", change.path.display());
+    }
+    sandbox::apply(&changes, repo, &state.journals())?;
+    Ok(())
+}
+
+/// When a file was last changed, by the time that nobody can set.
+fn changed_at(path: &Path) -> Option<SystemTime> {
+    let meta = path.symlink_metadata().ok()?;
+    Some(UNIX_EPOCH + Duration::new(meta.ctime().try_into().ok()?, meta.ctime_nsec().try_into().ok()?))
+}
+
+/// So that `sessions resume` finds a file from wherever it is called.
+fn absolute(path: Option<&Path>) -> Option<PathBuf> {
+    path.map(|path| std::path::absolute(path).unwrap_or_else(|_| path.to_owned()))
 }
 
 fn read_task(typed: &str) -> Result<String, Fatal> {
@@ -236,7 +273,7 @@ fn read(path: &Path) -> Result<String, Fatal> {
 
 /// Sorts by time, and two in one second differ.
 fn session_id() -> Result<String, Fatal> {
-    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH)?.as_secs();
+    let now = SystemTime::now().duration_since(UNIX_EPOCH)?.as_secs();
     let mut random = [0u8; 2];
     getrandom::fill(&mut random).map_err(|error| anyhow::anyhow!("no randomness: {error}"))?;
     Ok(format!("{}-{:02x}{:02x}", crate::sessions::stamp(now), random[0], random[1]))

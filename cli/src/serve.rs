@@ -10,6 +10,11 @@ use models::Role;
 
 /// `cloister serve`
 pub fn serve(args: Serve) -> Result<Exit, Fatal> {
+    let hint = "choose another loopback address with --listen 127.0.0.1:PORT";
+    // Before a model is loaded for nothing.
+    if !args.listen.ip().to_canonical().is_loopback() {
+        return Err(Fatal::missing(api::ServeError::NotLoopback(args.listen), hint));
+    }
     let state = State::open()?;
     let weights = weights::resolve(&state.store()?, args.model.as_deref(), Role::Chat)?;
     let stop = cancel_on_ctrl_c()?;
@@ -18,7 +23,6 @@ pub fn serve(args: Serve) -> Result<Exit, Fatal> {
     let backend = api::Served { name: weights.name.clone(), engine };
     let name = weights.name.clone();
     let ready = move |address| eprintln!("serving {name} on http://{address}/v1; Ctrl-C stops");
-    let hint = "choose another loopback address with --listen 127.0.0.1:PORT";
     api::serve_blocking(args.listen, backend, stop, ready).map_err(|error| Fatal::missing(error, hint))?;
     Ok(Exit::Done)
 }

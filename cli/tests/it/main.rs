@@ -1,0 +1,10 @@
+//! Does the real binary do what it promises? Whole runs on a temporary home, offline, in parallel.
+
+mod bad_input;
+mod crash;
+mod home;
+mod hostile;
+mod model_server;
+mod real_model;
+mod session;
+mod tidy;
