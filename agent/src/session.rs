@@ -420,10 +420,15 @@ impl Session {
         }
         self.messages.truncate(self.checkpoint);
         self.unusable = 0;
+        self.next = Next::Ask;
+        // Every other attempt starts from the same words as the first: what failed anchors a small model, and nothing
+        // has to be computed for it.
+        if self.attempts.len().is_multiple_of(2) {
+            return;
+        }
         let from = self.attempts.len().saturating_sub(self.profile.attempts_shown_max);
         let shown: Vec<(&str, &TestRun)> = self.attempts[from..].iter().map(|a| (a.change.as_str(), &a.run)).collect();
-        self.say(words::retry(&shown));
-        self.next = Next::Ask;
+        self.say(words::retry(&shown, self.tests.as_ref()));
     }
 
     fn verified(&mut self, report: &Report) {

@@ -81,12 +81,13 @@ pub fn nudge(explored: usize, explore_actions_max: usize) -> &'static str {
 }
 
 /// What failed before, after the files went back.
-pub fn retry(attempts: &[(&str, &TestRun)]) -> String {
+pub fn retry(attempts: &[(&str, &TestRun)], base: Option<&TestRun>) -> String {
     let mut text = String::from("Earlier edits did not help and were taken back; the files are as you read them.\n");
     for (change, run) in attempts {
         text += &format!("\nThis edit was wrong:\n{change}\nIts tests: {}.\n", run.summary());
     }
-    if let Some((_, run)) = attempts.last() {
+    // The failure of the base stands above already.
+    if let Some((_, run)) = attempts.last().filter(|(_, run)| base.is_none_or(|base| base.output != run.output)) {
         text += &format!("The last failure:\n```\n{}\n```\n", run.output.trim());
     }
     text += "Say what is really wrong, then write a different edit: the line `edit_file PATH` and the complete corrected function in a code block.";
