@@ -1,8 +1,8 @@
 //! How is one step of the decoder computed?
 //!
-//! The only folder that names candle. candle multiplies quantised matrices; everything between two multiplications
-//! (norms, rotary positions, attention over KV blocks, the gated unit) is plain code on `f32` slices here, because the
-//! tensors are small and because of the invariant below.
+//! The only folder that names candle. Quantised matrices are multiplied by kernels of our own ([`kernel`]), and by
+//! candle where a type has none; everything between two products (norms, rotary positions, attention over KV blocks, the
+//! gated unit) is plain code on `f32` slices here, because the tensors are small and because of the invariant below.
 //!
 //! **Row invariance.** What comes out for a token depends on the tokens before it and on its position, never on which
 //! other rows shared its forward call. Prefill in chunks of 512, of 7 or of 1 gives the same bits. The prefix cache
