@@ -121,10 +121,22 @@ fn scores_agree_with_candle_transformers_on_a_dense_tiny_model() {
     assert!(agreement.same_best >= 79, "{agreement:?}");
 }
 
+/// Quantised matrices make small differences large: activations are rounded to 8 bits, and a sum that differs a little
+/// can round the other way. Here the small difference is our 16-bit KV. Measured once with the KV in 32 bits instead, the
+/// typical difference of this test fell from 0.18 to 0.02 and all 80 best tokens agreed (dense model: 0.0055 to 0.00001).
+/// So this test says what 16 bits cost on a model of random weights; it is wide because that cost is real.
+#[test]
+fn scores_stay_near_those_of_candle_transformers_on_the_quantised_tiny_model() {
+    let agreement = compare(&Tiny::new().path(), &random_tokens(80, crate::tiny::VOCABULARY));
+    println!("{agreement:?}");
+    assert!(agreement.typical < 0.1 * agreement.scale, "{agreement:?}");
+    assert!(agreement.same_best >= 72, "{agreement:?}");
+}
+
 /// The tolerance: the best token is the same at 195 of 200 positions, no score is off by more than a quarter of the scores'
-/// scale, and the typical one by no more than a twentieth. That is not our KV in 16 bits but the activations, which the
-/// kernels round to 8 bits: a sum that differs in its last bit can round the other way, and from there on two correct
-/// computations part. The oracle parts from itself as far when it is called with all rows at once; the test prints that too.
+/// scale, and the typical one by no more than a twentieth. The bounds were set after the first measurement (typical 0.07
+/// and 0.09 at a scale of 3.7). At the last position the oracle differs from itself, called once or row by row, by 0.06 and
+/// 0.07. How much of our difference is the 16-bit KV was not measured on these models.
 #[test]
 fn scores_agree_with_candle_transformers_on_the_real_models() {
     let test = "scores_agree_with_candle_transformers_on_the_real_models";
