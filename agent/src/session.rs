@@ -314,6 +314,10 @@ impl Session {
     /// A reply that led to nothing is taken back; only the complaint stays.
     fn refused(&mut self, why: &str) {
         self.unusable += 1;
+        // Who tried to edit has looked enough; unless it is a file that was never seen.
+        if matches!(self.next, Next::Act(Call::EditFile { .. })) && !self.recent.is_empty() {
+            self.explored = self.profile.explore_actions_max;
+        }
         if self.unusable > self.profile.unusable_replies_max {
             self.next = Next::End(Ending::Stuck { why: why.to_owned() });
             return;

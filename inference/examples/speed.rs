@@ -4,7 +4,7 @@
 //!
 //! Prints tokens per second of a prefill of PROMPT_TOKENS (512) and of TOKENS (64) decoded after it, three times. Other
 //! work on the same cores shows in the wall clock, so the load of the machine is printed too, and the processor time of
-//! each step, which suffers less; with CANDLE_NUM_THREADS=1 no thread waits for another, and processor time is what an
+//! each step, which suffers less; with CLOISTER_THREADS=1 no thread waits for another, and processor time is what an
 //! idle core would take. The profile of the workspace is optimised for this crate, so `dev` is what ships.
 
 use inference::{Engine, EngineSettings, GenerateRequest, Special};

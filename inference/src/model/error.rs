@@ -84,7 +84,7 @@ pub enum LoadError {
     },
     /// A number of threads was asked for that the process cannot have any more.
     #[error(
-        "{asked} compute threads asked for, but this process runs {running}; start it with CANDLE_NUM_THREADS={asked}"
+        "{asked} compute threads asked for, but this process runs {running}; start it with CLOISTER_THREADS={asked}"
     )]
     Threads {
         /// Threads in the settings.
