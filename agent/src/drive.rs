@@ -128,16 +128,21 @@ impl Loop<'_> {
             None => None,
             Some(plan) => Some(TestRun::read(&plan.argv, &self.workspace.run(&plan.command(), self.cancel)?)),
         };
-        let named = tests.as_ref().filter(|run| !run.passed).map(|run| self.named(&run.output)).unwrap_or_default();
+        let called = tests.as_ref().filter(|run| !run.passed).map(|run| self.called(&run.output)).unwrap_or_default();
+        let word = |file: &String| task.split(|c: char| c.is_whitespace() || "`'\",;:()".contains(c)).any(|word| word.trim_end_matches('.') == file);
+        let named = files.iter().filter(|file| !self.is_test(file) && word(file)).take(NAMED_MAX).cloned().collect();
         let files = files.into_iter().take(1_000).collect();
-        Ok(Record::Opened { task: task.to_owned(), files, memory, tests, named })
+        Ok(Record::Opened { task: task.to_owned(), files, memory, tests, called, named })
     }
 
     /// The functions of the repository that a failure calls: a trace is read before anything is searched.
-    fn named(&self, output: &str) -> Vec<String> {
-        let is_test = |path: &str| self.plan.as_ref().is_some_and(|plan| plan.protects(path));
-        let own = |name: &&str| self.code.defined(name).iter().any(|(path, _)| !is_test(path));
+    fn called(&self, output: &str) -> Vec<String> {
+        let own = |name: &&str| self.code.defined(name).iter().any(|(path, _)| !self.is_test(path));
         tools::called(output).into_iter().filter(own).take(NAMED_MAX).map(str::to_owned).collect()
+    }
+
+    fn is_test(&self, path: &str) -> bool {
+        self.plan.as_ref().is_some_and(|plan| plan.protects(path))
     }
 
     fn ask(&mut self, request: &Request) -> Record {
@@ -220,3 +225,6 @@ fn spend(spent: &mut Spent, record: &Record) {
         _ => {}
     }
 }
+
+#[cfg(test)]
+mod tests;

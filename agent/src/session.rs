@@ -81,7 +81,9 @@ pub enum Record {
         memory: Option<String>,
         /// The tests on the base.
         tests: Option<TestRun>,
-        /// Functions of the repository that the failure names.
+        /// Functions of the repository that the failure calls.
+        called: Vec<String>,
+        /// Files of the repository that the task names.
         named: Vec<String>,
     },
     /// The model spoke.
@@ -211,9 +213,7 @@ impl Session {
                 messages: self.messages.clone(),
                 sampling: self.profile.sampling(self.attempts.len() + self.unusable),
                 tokens_max: self.profile.reply_tokens_max,
-                // A small model that has looked at enough goes on looking, because its own last turns are its
-                // strongest example. So the action is begun for it; which file and what text stay its own.
-                prefix: if self.explored >= self.profile.explore_actions_max { "edit_file" } else { "" },
+                prefix: self.prefix(),
             }),
             Next::Act(call) => Step::Act(call.clone()),
             Next::Test => Step::Test,
@@ -226,10 +226,10 @@ impl Session {
     /// Folds one record into the state.
     pub fn apply(&mut self, record: &Record) {
         match record {
-            Record::Opened { task, files, memory, tests, named } => {
+            Record::Opened { task, files, memory, tests, called, named } => {
                 self.failed_least = tests.as_ref().and_then(|run| run.failed);
                 self.tests = tests.clone();
-                self.say(words::opening(task, files, memory.as_deref(), tests.as_ref(), named));
+                self.say(words::opening(task, files, memory.as_deref(), tests.as_ref()) + &words::begin(called, named));
                 self.next = Next::Ask;
             }
             Record::Replied { text, usage } => self.replied(text, *usage),
@@ -278,6 +278,16 @@ impl Session {
         &self.recent
     }
 
+    /// A small model that has looked at enough goes on looking, because its own last turns are its strongest example.
+    /// So the next reply is begun for it, with a diagnosis; what it finds and what it writes stay its own.
+    fn prefix(&self) -> &'static str {
+        match self.recent.is_empty() {
+            _ if self.explored < self.profile.explore_actions_max => "",
+            true => words::READ_PREFIX,
+            false => words::EDIT_PREFIX,
+        }
+    }
+
     fn say(&mut self, text: String) {
         self.messages.push(Message::new(Role::User, text));
     }
@@ -291,7 +301,13 @@ impl Session {
         self.messages.push(Message::new(Role::Assistant, text.trim_end()));
         match action::parse(text) {
             Ok(call) => self.next = Next::Act(call),
-            Err(error) => self.refused(&error.to_string()),
+            Err(error) => {
+                // It wants to edit and did not write the code: then it has looked enough.
+                if matches!(&error, action::Unreadable::MissingArgument { key: "code", .. }) {
+                    self.explored = self.profile.explore_actions_max;
+                }
+                self.refused(&error.to_string());
+            }
         }
     }
 
@@ -324,13 +340,13 @@ impl Session {
             return;
         }
         let looks = !matches!(call, Call::RunTests | Call::RunCommand { .. }) && writes.is_empty();
-        if looks && self.explored >= self.profile.explore_actions_max {
+        if looks && shown.is_empty() && self.explored >= self.profile.explore_actions_max {
             self.refused(words::ENOUGH);
             return;
         }
         // The same look at the same files shows the same: left in the context it would be taken for a pattern.
         if looks && self.seen.contains(&call) {
-            self.explored += 1;
+            self.explored = self.profile.explore_actions_max;
             self.refused(words::REPEATED);
             return;
         }

@@ -5,7 +5,9 @@ use crate::workspace::{Ended, Ran};
 use serde::{Deserialize, Serialize};
 
 /// The most that a model is shown of one run, in bytes.
-pub const OUTPUT_BYTES_MAX: usize = 3_000;
+pub const OUTPUT_BYTES_MAX: usize = 1_800;
+/// Failures that are shown whole; of the others the count is enough.
+const FAILURES_SHOWN_MAX: usize = 2;
 
 /// One run of the project's tests.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -49,6 +51,8 @@ impl TestRun {
     /// One line: `exit 1, 2 of 7 failed`.
     pub fn summary(&self) -> String {
         match (self.failed, self.ran) {
+            // Sub-tests fail more than once in one test.
+            (Some(failed), Some(ran)) if !self.passed && failed > ran => format!("{}, {failed} failures", self.ended),
             (Some(failed), Some(ran)) if !self.passed => format!("{}, {failed} of {ran} failed", self.ended),
             (_, Some(ran)) if self.passed => format!("{ran} passed"),
             _ => self.ended.clone(),
@@ -58,7 +62,7 @@ impl TestRun {
 
 /// Keeps what tells a failure apart: long runs of one repeated frame and of passing tests say nothing.
 fn condense(output: &str) -> Vec<u8> {
-    let lines: Vec<&str> = output.lines().collect();
+    let lines: Vec<&str> = first_failures(output);
     let mut kept: Vec<String> = Vec::new();
     let mut at = 0;
     while at < lines.len() {
@@ -77,12 +81,29 @@ fn condense(output: &str) -> Vec<u8> {
             at += period * (count + 1);
             continue;
         }
-        if !(lines[at].ends_with("... ok") || lines[at].chars().all(|c| "-=~^ ".contains(c))) {
+        // What unittest adds to an unequal list repeats the two lists.
+        let repeats = ["First differing", "First list contains", "Second list contains", "- [", "+ [", "?  "];
+        if !(lines[at].ends_with("... ok") || repeats.iter().any(|start| lines[at].starts_with(start)) || lines[at].chars().all(|c| "-=~^ ".contains(c))) {
             kept.push(lines[at].to_owned());
         }
         at += 1;
     }
     kept.join("\n").into_bytes()
+}
+
+/// The lines of a unittest report without the failures after the first few; of any other report all lines.
+fn first_failures(output: &str) -> Vec<&str> {
+    let rule = |line: &&str| line.len() >= 40 && line.chars().all(|c| c == '=');
+    let mut failures = 0;
+    let mut lines = Vec::new();
+    for line in output.lines() {
+        failures += usize::from(rule(&line));
+        let closing = line.starts_with("Ran ") || line.starts_with("FAILED (");
+        if failures <= FAILURES_SHOWN_MAX || closing {
+            lines.push(line);
+        }
+    }
+    lines
 }
 
 /// `(failed, ran)` from the closing lines of unittest, pytest, cargo test and go test.
@@ -142,6 +163,15 @@ mod tests {
         let short = String::from_utf8(condense(&text)).unwrap();
         assert_eq!(short.matches("return gcd").count(), 1, "{short}");
         assert!(short.contains("repeated 49 more times") && short.ends_with("RecursionError: depth"), "{short}");
+    }
+
+    #[test]
+    fn of_many_failures_the_first_are_shown_and_the_count() {
+        let failure = format!("{}\nFAIL: test\nAssertionError: [1] != [2]\n\nFirst differing element 0:\n1\n2\n\n- [1]\n+ [2]\n", "=".repeat(70));
+        let text = format!("{}\nRan 1 test in 0.1s\n\nFAILED (failures=9)\n", failure.repeat(9));
+        let short = String::from_utf8(condense(&text)).unwrap();
+        assert_eq!(short.matches("AssertionError").count(), 2, "{short}");
+        assert!(!short.contains("First differing") && short.contains("FAILED (failures=9)"), "{short}");
     }
 
     #[test]

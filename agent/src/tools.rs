@@ -183,7 +183,9 @@ impl Tools<'_> {
         let within = within.map(|path| path.trim_start_matches("./").trim_matches('/')).filter(|path| !path.is_empty() && *path != ".");
         let inside = |path: &String| within.is_none_or(|dir| path == dir || path.strip_prefix(dir).is_some_and(|rest| rest.starts_with('/')));
         let may_read = |path: &String| self.policy.path_verdict(Access::Read, path) == Verdict::Allow;
-        let paths: Vec<String> = self.workspace.walk()?.into_iter().filter(inside).filter(may_read).collect();
+        let walked = self.workspace.walk()?;
+        let namesake = walked.iter().find(|path| *path == pattern || path.rsplit('/').next() == Some(pattern)).cloned();
+        let paths: Vec<String> = walked.into_iter().filter(inside).filter(may_read).collect();
         let mut files = paths.into_iter().filter_map(|path| {
             let bytes = self.workspace.read(&path).ok()?;
             let text = bytes.len() <= GREP_FILE_BYTES_MAX && !bytes.iter().take(8192).any(|byte| *byte == 0);
@@ -194,7 +196,8 @@ impl Tools<'_> {
             Err(why) => return Ok(Outcome::Refused(why)),
         };
         if matches.lines.is_empty() {
-            return Ok(Outcome::said(format!("No line matches `{}`.", clean(pattern, 200))));
+            let file = namesake.map(|path| format!(" There is a file {path}: use read_file.")).unwrap_or_default();
+            return Ok(Outcome::said(format!("No line matches `{}`.{file}", clean(pattern, 200))));
         }
         let mut text = String::new();
         for (path, line, found) in &matches.lines {

@@ -98,3 +98,80 @@ pub trait Workspace {
     /// A second view of the base, without any change: where the verifier works.
     fn fresh(&self) -> Result<Box<dyn Workspace>, WorkspaceError>;
 }
+
+#[cfg(test)]
+pub(crate) mod fake {
+    //! A view in memory, for tests of the loop. Its "tests" pass when `code.py` contains `right`.
+    use super::*;
+    use std::collections::BTreeMap;
+
+    /// Files, and the base they started from.
+    #[derive(Clone, Default)]
+    pub struct Memory {
+        /// As in the repository.
+        pub base: BTreeMap<String, Vec<u8>>,
+        /// As changed.
+        pub now: BTreeMap<String, Vec<u8>>,
+    }
+
+    impl Memory {
+        /// A repository with these files.
+        pub fn with(files: &[(&str, &str)]) -> Self {
+            let base: BTreeMap<String, Vec<u8>> =
+                files.iter().map(|(path, text)| ((*path).to_owned(), text.as_bytes().to_vec())).collect();
+            Self { now: base.clone(), base }
+        }
+    }
+
+    impl Workspace for Memory {
+        fn read(&self, path: &str) -> Result<Vec<u8>, WorkspaceError> {
+            self.now.get(path).cloned().ok_or_else(|| WorkspaceError::NotFound { path: path.into() })
+        }
+
+        fn write(&mut self, path: &str, bytes: &[u8]) -> Result<(), WorkspaceError> {
+            self.now.insert(path.into(), bytes.to_vec());
+            Ok(())
+        }
+
+        fn remove(&mut self, path: &str) -> Result<(), WorkspaceError> {
+            self.now.remove(path);
+            Ok(())
+        }
+
+        fn revert(&mut self, path: &str) -> Result<(), WorkspaceError> {
+            match self.base.get(path) {
+                Some(bytes) => self.now.insert(path.into(), bytes.clone()),
+                None => self.now.remove(path),
+            };
+            Ok(())
+        }
+
+        fn list(&self, _: &str) -> Result<Vec<Entry>, WorkspaceError> {
+            Ok(self.now.keys().map(|name| Entry { name: name.clone(), directory: false }).collect())
+        }
+
+        fn walk(&self) -> Result<Vec<String>, WorkspaceError> {
+            Ok(self.now.keys().cloned().collect())
+        }
+
+        fn run(&mut self, _: &Command, _: &AtomicBool) -> Result<Ran, WorkspaceError> {
+            let right = self.now.get("code.py").is_some_and(|bytes| String::from_utf8_lossy(bytes).contains("right"));
+            let output = if right { "Ran 2 tests in 0.1s\n\nOK\n" } else { "Ran 2 tests in 0.1s\n\nFAILED (failures=1)\n" };
+            Ok(Ran { ended: Ended::Exited(i32::from(!right)), output: output.into(), seconds: 0.1 })
+        }
+
+        fn changes(&self) -> Result<Vec<Change>, WorkspaceError> {
+            let paths: std::collections::BTreeSet<&String> = self.base.keys().chain(self.now.keys()).collect();
+            let change = |path: &String| Change {
+                path: path.clone(),
+                before: self.base.get(path).cloned(),
+                after: self.now.get(path).cloned(),
+            };
+            Ok(paths.into_iter().map(change).filter(|change| change.before != change.after).collect())
+        }
+
+        fn fresh(&self) -> Result<Box<dyn Workspace>, WorkspaceError> {
+            Ok(Box::new(Self { now: self.base.clone(), base: self.base.clone() }))
+        }
+    }
+}

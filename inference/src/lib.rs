@@ -29,7 +29,7 @@ pub mod tokenizer;
 pub use chat::{Chat, ChatError, Message, Role, Template, ToolCall};
 pub use embed::{EmbedError, Embedder};
 pub use engine::{
-    Engine, EngineSettings, Event, Finish, FinishReason, GenerateRequest, Generation, ModelInfo, Sampling,
+    Canceller, Engine, EngineSettings, Event, Finish, FinishReason, GenerateRequest, Generation, ModelInfo, Sampling,
     SubmitError, Usage,
 };
 pub use model::LoadError;

@@ -5,21 +5,19 @@ use crate::tests_run::TestRun;
 /// Paths shown in the opening message.
 const FILES_SHOWN_MAX: usize = 60;
 /// Why a look that was taken already is not taken again.
-pub const REPEATED: &str = "you have done exactly this before, and its result stands above. Take another look (read_file on \
-    another file, grep for another name), or write the edit";
+pub const REPEATED: &str = "you have done exactly this before, and its result stands above. If you see the \
+    wrong line, write the edit now";
 /// Why no look is taken any more.
-pub const ENOUGH: &str = "you have looked enough. Of the functions that you have seen, one is wrong. Decide which, and write the edit \
-    now: a line `edit_file PATH`, then the complete corrected function in a code block";
+pub const ENOUGH: &str = "you have looked enough. Of the functions that you have seen, one is wrong. Say what is wrong \
+    in it, then write the line `edit_file PATH` and the complete corrected function in a code block";
+/// How a look at a file begins.
+pub const READ_PREFIX: &str = "{\"name\": \"read_file\", \"arguments\": {\"path\":";
+/// How a diagnosis begins, after which the edit follows.
+pub const EDIT_PREFIX: &str = "The bug is";
 const REFUSAL: &str = "That reply was not carried out: ";
 
 /// The task and everything known before the first word.
-pub fn opening(
-    task: &str,
-    files: &[String],
-    memory: Option<&str>,
-    tests: Option<&TestRun>,
-    named: &[String],
-) -> String {
+pub fn opening(task: &str, files: &[String], memory: Option<&str>, tests: Option<&TestRun>) -> String {
     let mut text = format!("Task: {}\n\nFiles in the repository", task.trim());
     if files.len() > FILES_SHOWN_MAX {
         text += &format!(" (the first {FILES_SHOWN_MAX} of {})", files.len());
@@ -36,10 +34,16 @@ pub fn opening(
         Some(run) => text += &format!("\n{}", self::tests(run, "The tests ran before any change")),
         None => text += "\nNo test command is known for this repository.",
     }
-    if let Some(first) = named.first() {
-        text += &format!("\nThe failure calls: {}. Begin with grep for `def {first}`.", named.join(", "));
-    }
     text
+}
+
+/// Where to look first: a file that the task names, else a function that the failure calls.
+pub fn begin(called: &[String], named: &[String]) -> String {
+    match (named.first(), called.first()) {
+        (Some(file), _) => format!("\nThe task names: {}. Begin with read_file on {file}.", named.join(", ")),
+        (None, Some(name)) => format!("\nThe failure calls: {}. Begin with grep for `def {name}`.", called.join(", ")),
+        (None, None) => String::new(),
+    }
 }
 
 /// A run of the tests, as data.
@@ -70,9 +74,9 @@ pub fn is_refusal(text: &str) -> bool {
 /// A push for a model that looks and looks.
 pub fn nudge(explored: usize, explore_actions_max: usize) -> &'static str {
     if explored >= explore_actions_max {
-        "\nYou have looked enough. Of the functions that you have seen, one is wrong. Write the edit now: a line `edit_file PATH`, then the complete corrected function in a code block."
+        "\nYou have looked enough. Say what is wrong and in which function, then write the line `edit_file PATH` and the complete corrected function in a code block."
     } else {
-        "\nIf you see the wrong line, write `edit_file PATH` and the corrected function in a code block now. If not, look at one more place."
+        "\nIf you see what is wrong, say it in one sentence, then write the line `edit_file PATH` and the complete corrected function in a code block. If not, look at one more place."
     }
 }
 
@@ -85,6 +89,6 @@ pub fn retry(attempts: &[(&str, &TestRun)]) -> String {
     if let Some((_, run)) = attempts.last() {
         text += &format!("The last failure:\n```\n{}\n```\n", run.output.trim());
     }
-    text += "Think about why the failing case gives the wrong result, then write a different edit.";
+    text += "Say what is really wrong, then write a different edit: the line `edit_file PATH` and the complete corrected function in a code block.";
     text
 }

@@ -97,10 +97,18 @@ fn judge(task: &Path, changed: &Path) -> Result<bool> {
             std::fs::copy(changed.join(&name), repo.join(&name))?;
         }
     }
+    let boxes = boxes();
+    sandbox::reap(&boxes)?;
     let limits = Limits { seconds_max: plan.seconds_max as f64, ..Limits::DEFAULT };
-    let sandbox = Sandbox::open(BoxSpec { limits, ..BoxSpec::new(&repo, fresh.path().join("boxes")) })?;
+    let sandbox = Sandbox::open(BoxSpec { limits, ..BoxSpec::new(&repo, boxes) })?;
     let outcome = sandbox.run(&Job::new(plan.argv.clone()), &AtomicBool::new(false))?;
     Ok(outcome.ending == Ending::Exited(0))
+}
+
+/// Where the judge's boxes live: always the same place, so that what a killed run left behind is found by the next.
+fn boxes() -> PathBuf {
+    let home = std::env::var_os("CLOISTER_HOME").map(PathBuf::from);
+    home.unwrap_or_else(|| std::env::home_dir().unwrap_or_default().join(".cloister")).join("judge")
 }
 
 /// The binary that was built beside this one.

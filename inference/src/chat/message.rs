@@ -70,9 +70,7 @@ impl Message {
     pub(super) fn to_context(&self) -> Value {
         let mut context = json!({"role": self.role.name(), "content": self.content});
         if !self.tool_calls.is_empty() {
-            let call = |call: &ToolCall| {
-                json!({"type": "function", "function": {"name": call.name, "arguments": call.arguments}})
-            };
+            let call = |call: &ToolCall| json!({"type": "function", "function": {"name": call.name, "arguments": call.arguments}});
             context["tool_calls"] = self.tool_calls.iter().map(call).collect();
         }
         context

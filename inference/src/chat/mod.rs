@@ -138,6 +138,3 @@ fn unused_mark(messages: &[Message], tools: Option<&[Value]>) -> Option<char> {
     tools.iter_mut().for_each(|tool| message::each_json_text(tool, &mut look));
     candidates.first().copied()
 }
-
-#[cfg(test)]
-mod tests;

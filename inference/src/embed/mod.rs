@@ -5,7 +5,7 @@
 
 use crate::model::SentenceEncoder;
 use std::path::{Path, PathBuf};
-use tokenizers::{TruncationParams, Tokenizer};
+use tokenizers::{Tokenizer, TruncationParams};
 
 /// Tokens of a text that count; all-MiniLM-L6-v2 was trained with this many.
 pub const TOKENS_MAX: usize = 256;

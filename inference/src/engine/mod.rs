@@ -9,7 +9,7 @@ mod sampler;
 mod stream;
 mod worker;
 
-pub use request::{Event, Finish, FinishReason, GenerateRequest, Generation, Sampling, SubmitError, Usage};
+pub use request::{Canceller, Event, Finish, FinishReason, GenerateRequest, Generation, Sampling, SubmitError, Usage};
 
 use crate::chat::{Chat, Template};
 use crate::kv::{Arena, BLOCK_TOKENS, PrefixCache};

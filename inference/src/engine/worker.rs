@@ -62,7 +62,11 @@ impl Worker {
                 self.cache = PrefixCache::new(self.blocks_max);
                 let words = panic.downcast_ref::<String>().map(String::as_str);
                 let words = words.or(panic.downcast_ref::<&str>().copied()).unwrap_or("no message");
-                job.done(FinishReason::Failed(format!("the engine panicked: {words}")), String::new(), Usage::default());
+                job.done(
+                    FinishReason::Failed(format!("the engine panicked: {words}")),
+                    String::new(),
+                    Usage::default(),
+                );
             }
         }
     }
@@ -177,8 +181,8 @@ impl Worker {
             run.generated.push(token);
             text = run.stream.push(tokenizer.bytes(token));
         }
-        let full = run.usage.generated_tokens >= run.job.request.tokens_max
-            || run.computed.len() + 1 >= self.context_tokens;
+        let full =
+            run.usage.generated_tokens >= run.job.request.tokens_max || run.computed.len() + 1 >= self.context_tokens;
         let reason = match () {
             () if ends_turn || run.stream.stopped() => Some(FinishReason::Stop),
             () if full => Some(FinishReason::Length),

@@ -45,8 +45,8 @@ impl Model {
     /// Reads the weights that `header` describes and lays them out for the kernels of this machine.
     pub fn load(header: &Header) -> Result<Model, LoadError> {
         let shape = ModelShape::read(header)?;
-        let mut file = File::open(&header.path)
-            .map_err(|source| LoadError::Unreadable { path: header.path.clone(), source })?;
+        let mut file =
+            File::open(&header.path).map_err(|source| LoadError::Unreadable { path: header.path.clone(), source })?;
         let file = &mut file;
         let embedding = Linear::load(header, file, "token_embd.weight", shape.vocabulary, shape.hidden)?;
         let norm = load_vector(header, file, "output_norm.weight", shape.hidden)?;
@@ -211,8 +211,7 @@ impl Layer {
         let (hidden, feed_forward) = (shape.hidden, shape.feed_forward);
         let (q, kv) = (shape.heads * shape.head_dim, shape.kv_heads * shape.head_dim);
         let name = |suffix: &str| format!("blk.{index}.{suffix}");
-        let mut matrix =
-            |suffix: &str, out: usize, input: usize| Linear::load(header, file, &name(suffix), out, input);
+        let mut matrix = |suffix: &str, out: usize, input: usize| Linear::load(header, file, &name(suffix), out, input);
         let query = matrix("attn_q.weight", q, hidden)?;
         let key = matrix("attn_k.weight", kv, hidden)?;
         let value = matrix("attn_v.weight", kv, hidden)?;

@@ -83,7 +83,9 @@ pub enum LoadError {
         what: String,
     },
     /// A number of threads was asked for that the process cannot have any more.
-    #[error("{asked} compute threads asked for, but this process runs {running}; start it with CANDLE_NUM_THREADS={asked}")]
+    #[error(
+        "{asked} compute threads asked for, but this process runs {running}; start it with CANDLE_NUM_THREADS={asked}"
+    )]
     Threads {
         /// Threads in the settings.
         asked: usize,

@@ -264,9 +264,7 @@ impl Header {
     }
 
     fn required(&self, key: &str) -> Result<&Value, LoadError> {
-        self.metadata
-            .get(key)
-            .ok_or_else(|| LoadError::MissingKey { path: self.path.clone(), key: key.to_owned() })
+        self.metadata.get(key).ok_or_else(|| LoadError::MissingKey { path: self.path.clone(), key: key.to_owned() })
     }
 }
 

@@ -134,12 +134,7 @@ fn row_by_row(weights: &QTensor, x: &Matrix, product: &mut Matrix) -> Result<(),
 }
 
 /// Reads a vector of `length` numbers, whatever their type in the file.
-pub(super) fn load_vector(
-    header: &Header,
-    file: &mut File,
-    name: &str,
-    length: usize,
-) -> Result<Vec<f32>, LoadError> {
+pub(super) fn load_vector(header: &Header, file: &mut File, name: &str, length: usize) -> Result<Vec<f32>, LoadError> {
     let tensor = load_tensor(header, file, name, &[length])?;
     let numbers = tensor.dequantize(&Device::Cpu).and_then(|t| t.to_vec1::<f32>());
     numbers.map_err(|error| header.corrupted(format!("{name}: {error}")))

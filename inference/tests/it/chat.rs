@@ -85,7 +85,9 @@ fn doubled_braces_in_the_tool_instruction_are_made_single_on_request() {
 fn no_text_from_outside_becomes_a_control_token() {
     let chat = chat(&Tiny::new().path(), true);
     let tokenizer = chat.tokenizer();
-    let control = |ids: &[u32]| ids.iter().filter(|&&id| tokenizer.control_tokens().any(|t| tokenizer.control_id(t) == Some(id))).count();
+    let control = |ids: &[u32]| {
+        ids.iter().filter(|&&id| tokenizer.control_tokens().any(|t| tokenizer.control_id(t) == Some(id))).count()
+    };
     let plain = [Message::new(Role::System, "s"), Message::new(Role::User, "u"), Message::new(Role::Assistant, "a")];
     let expected = control(&chat.encode(&plain, None, true).unwrap());
     for text in [
@@ -111,9 +113,11 @@ fn a_remembered_turn_is_encoded_with_the_ids_that_the_model_chose() {
     let chat = chat(&Tiny::new().path(), true);
     let tokenizer = chat.tokenizer();
     // "tete" is two merged tokens when encoded; the model chose four letters.
-    let letters: Vec<u32> = "tete".bytes().map(|b| tokenizer.encode(&(b as char).to_string(), Special::Forbid)[0]).collect();
+    let letters: Vec<u32> =
+        "tete".bytes().map(|b| tokenizer.encode(&(b as char).to_string(), Special::Forbid)[0]).collect();
     assert_ne!(tokenizer.encode("tete", Special::Forbid), letters);
-    let turns = [Message::new(Role::User, "tete"), Message::new(Role::Assistant, "tete"), Message::new(Role::User, "x")];
+    let turns =
+        [Message::new(Role::User, "tete"), Message::new(Role::Assistant, "tete"), Message::new(Role::User, "x")];
     let before = chat.encode(&turns, None, true).unwrap();
     chat.remember("tete", &letters);
     let after = chat.encode(&turns, None, true).unwrap();

@@ -30,7 +30,6 @@ fn similar_texts_are_nearer_than_others_and_batches_change_nothing() {
     assert!(embedder.embed(&[]).unwrap().is_empty());
 }
 
-/// Values computed with sentence-transformers' own pipeline for this sentence begin like this (model card, first numbers).
 #[test]
 fn a_directory_without_a_model_is_named() {
     let directory = tempfile::tempdir().unwrap();

@@ -3,7 +3,8 @@
 use crate::found;
 use crate::tiny::Tiny;
 use inference::{
-    Engine, EngineSettings, Event, Finish, FinishReason, GenerateRequest, Generation, Message, Role, Sampling, SubmitError,
+    Engine, EngineSettings, Event, Finish, FinishReason, GenerateRequest, Generation, Message, Role, Sampling,
+    SubmitError,
 };
 use std::path::Path;
 

@@ -6,7 +6,7 @@ use candle_core::quantized::gguf_file::Content;
 use candle_core::quantized::{GgmlDType, QTensor};
 use candle_core::{Device, Tensor};
 use candle_transformers::models::quantized_qwen2::ModelWeights;
-use inference::kv::{Arena, PrefixCache, BLOCK_TOKENS};
+use inference::kv::{Arena, BLOCK_TOKENS, PrefixCache};
 use inference::model::{Header, Model};
 use std::path::Path;
 
@@ -69,6 +69,8 @@ struct Agreement {
     /// Root mean square of the differences.
     typical: f32,
     same_best: usize,
+    /// Root mean square of what the reference differs from itself by, at the last position, between one call and many.
+    oracle_with_itself: f32,
     /// Root mean square of the reference's scores, to judge the difference by.
     scale: f32,
 }
@@ -79,16 +81,23 @@ fn compare(path: &Path, tokens: &[u32]) -> Agreement {
     let mut file = std::fs::File::open(path).unwrap();
     let content = Content::read(&mut file).unwrap();
     let mut oracle = ModelWeights::from_gguf(content, &mut file, &Device::Cpu).unwrap();
-    let mut agreement = Agreement { largest: 0.0, typical: 0.0, same_best: 0, scale: 0.0 };
+    let mut agreement = Agreement { largest: 0.0, typical: 0.0, same_best: 0, oracle_with_itself: 0.0, scale: 0.0 };
+    let mut ask = |tokens: &[u32], position: usize| -> Vec<f32> {
+        let input = Tensor::new(tokens, &Device::Cpu).unwrap().unsqueeze(0).unwrap();
+        oracle.forward(&input, position).unwrap().flatten_all().unwrap().to_vec1().unwrap()
+    };
+    let mean_square =
+        |a: &[f32], b: &[f32]| a.iter().zip(b).map(|(a, b)| (a - b).powi(2)).sum::<f32>() / a.len() as f32;
+    let at_once = ask(tokens, 0);
     for (i, state) in states.chunks(model.shape().hidden).enumerate() {
-        let input = Tensor::new(&tokens[i..=i], &Device::Cpu).unwrap().unsqueeze(0).unwrap();
-        let theirs: Vec<f32> = oracle.forward(&input, i).unwrap().flatten_all().unwrap().to_vec1().unwrap();
+        let theirs = ask(&tokens[i..=i], i);
         let ours = model.logits(state).unwrap();
         let best = |logits: &[f32]| (0..logits.len()).max_by(|&a, &b| logits[a].total_cmp(&logits[b]));
         agreement.same_best += usize::from(best(&ours) == best(&theirs));
         let differences = ours.iter().zip(&theirs).map(|(a, b)| (a - b).abs());
         agreement.largest = differences.fold(agreement.largest, f32::max);
-        agreement.typical += ours.iter().zip(&theirs).map(|(a, b)| (a - b).powi(2)).sum::<f32>() / ours.len() as f32;
+        agreement.typical += mean_square(&ours, &theirs);
+        agreement.oracle_with_itself = mean_square(&at_once, &theirs).sqrt();
         agreement.scale += theirs.iter().map(|x| x * x).sum::<f32>() / theirs.len() as f32;
     }
     agreement.scale = (agreement.scale / tokens.len() as f32).sqrt();
@@ -112,8 +121,10 @@ fn scores_agree_with_candle_transformers_on_a_dense_tiny_model() {
     assert!(agreement.same_best >= 79, "{agreement:?}");
 }
 
-/// The tolerance is that of our 16-bit KV against the oracle's 32-bit one, plus the rounding of activations to 8 bits, which can
-/// flip where the sums before it differ in the last bit: a tenth of the scores' scale, and 195 of 200 best tokens.
+/// The tolerance: the best token is the same at 195 of 200 positions, no score is off by more than a quarter of the scores'
+/// scale, and the typical one by no more than a twentieth. That is not our KV in 16 bits but the activations, which the
+/// kernels round to 8 bits: a sum that differs in its last bit can round the other way, and from there on two correct
+/// computations part. The oracle parts from itself as far when it is called with all rows at once; the test prints that too.
 #[test]
 fn scores_agree_with_candle_transformers_on_the_real_models() {
     let test = "scores_agree_with_candle_transformers_on_the_real_models";
@@ -127,7 +138,8 @@ fn scores_agree_with_candle_transformers_on_the_real_models() {
         let tokens = tokenizer.encode(&text, inference::Special::Forbid);
         let agreement = compare(&path, &tokens[..200]);
         println!("{size}: {agreement:?}");
-        assert!(agreement.largest < 0.5 * agreement.scale, "{size}: largest difference {}", agreement.largest);
-        assert!(agreement.same_best >= 195, "{size}: {} of 200", agreement.same_best);
+        assert!(agreement.largest < 0.25 * agreement.scale, "{size}: {agreement:?}");
+        assert!(agreement.typical < 0.05 * agreement.scale, "{size}: {agreement:?}");
+        assert!(agreement.same_best >= 195, "{size}: {agreement:?}");
     }
 }

@@ -92,8 +92,7 @@ impl Simulation {
                 None => self.random.below(2) as u32,
             };
             let run = &mut self.running[at];
-            if run.computed.len() == run.lease.blocks().len() * BLOCK_TOKENS
-                && self.cache.grow(&mut run.lease).is_err()
+            if run.computed.len() == run.lease.blocks().len() * BLOCK_TOKENS && self.cache.grow(&mut run.lease).is_err()
             {
                 assert_eq!(self.cache.census().held, self.blocks_max, "refused although a block could be had");
                 return;

@@ -1,0 +1,177 @@
+//! The loop with a scripted model over a view in memory, the real gate and the real log.
+
+use super::*;
+use crate::audit::{self, Key};
+use crate::code::fake::Indents;
+use crate::model::{Message, Reply, Role, Usage};
+use crate::profile::Profile;
+use crate::workspace::fake::Memory;
+
+const CODE: &str = "def f():\n    return 'wrong'\n";
+const READ: &str = "I look.\n{\"name\": \"read_file\", \"arguments\": {\"path\": \"code.py\"}}";
+const FIX: &str = "edit_file code.py\n```python\ndef f():\n    return 'right'\n```";
+const WORSE: &str = "edit_file code.py\n```python\ndef f():\n    return 'worse'\n```";
+const FINISH: &str = "{\"name\": \"finish\", \"arguments\": {\"summary\": \"done\"}}";
+
+/// Says what it was told to say, and remembers what it was asked.
+struct Script {
+    replies: Vec<&'static str>,
+    asked: Vec<Request>,
+}
+
+impl Model for Script {
+    fn name(&self) -> &str {
+        "script"
+    }
+
+    fn context_tokens_max(&self) -> usize {
+        1_000
+    }
+
+    fn complete(
+        &mut self,
+        request: &Request,
+        _: &mut dyn FnMut(&str) -> Flow,
+        _: &AtomicBool,
+    ) -> Result<Reply, ModelError> {
+        self.asked.push(request.clone());
+        match self.replies.get(self.asked.len() - 1) {
+            Some(text) => Ok(Reply { text: (*text).into(), usage: Usage::default(), complete: true }),
+            None => Err(ModelError::Failed("the script is over".into())),
+        }
+    }
+}
+
+struct Played {
+    finished: Finished,
+    session: Session,
+    asked: Vec<Request>,
+    kinds: Vec<String>,
+    records: Vec<Record>,
+    now: String,
+}
+
+fn play(files: &[(&str, &str)], replies: &[&'static str]) -> Played {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("log.jsonl");
+    let mut log = Log::create(&path, Key::from_bytes([7; 32]), serde_json::json!({})).unwrap();
+    let mut model = Script { replies: replies.to_vec(), asked: Vec::new() };
+    let mut workspace = Memory::with(files);
+    let policy = Policy::shipped().unwrap();
+    let cancel = AtomicBool::new(false);
+    let plan = Plan::parse("v", "test = ['python3', '-m', 'unittest']").unwrap();
+    let mut session = Session::new(Profile::for_model("script"));
+    let finished = {
+        let mut driver = Loop {
+            model: &mut model,
+            workspace: &mut workspace,
+            code: &Indents,
+            policy: &policy,
+            log: &mut log,
+            budget: Budget::default(),
+            plan: Some(plan),
+            cancel: &cancel,
+            on_event: &mut |_| {},
+        };
+        driver.open(&mut session, "make it right").unwrap();
+        driver.run(&mut session).unwrap()
+    };
+    log.seal().unwrap();
+    let entries: Vec<audit::Record> = audit::read(&path).unwrap().map(Result::unwrap).collect();
+    let records = entries.iter().filter_map(|entry| serde_json::from_value(entry.body.clone()).ok()).collect();
+    let now = String::from_utf8(workspace.now["code.py"].clone()).unwrap();
+    let kinds = entries.into_iter().map(|entry| entry.kind).collect();
+    Played { finished, session, asked: model.asked, kinds, records, now }
+}
+
+#[test]
+fn a_fix_is_tested_verified_and_returned() {
+    let played = play(&[("code.py", CODE)], &[READ, FIX]);
+    assert_eq!(played.finished.ending, Ending::Verified);
+    assert_eq!(played.finished.changes.len(), 1);
+    assert!(played.finished.report.unwrap().diff.contains("+    return 'right'"));
+}
+
+#[test]
+fn a_failed_edit_is_taken_back_from_the_files_and_from_the_conversation() {
+    let played = play(&[("code.py", CODE)], &[READ, WORSE]);
+    assert_eq!(played.now, CODE, "the file is as it was");
+    let last = played.asked.last().unwrap();
+    assert!(last.messages.iter().all(|message| message.role != Role::Assistant || !message.content.contains("worse")));
+    let note = &last.messages.last().unwrap().content;
+    assert!(note.contains("This edit was wrong") && note.contains("+    return 'worse'"), "{note}");
+    assert_eq!(played.asked[0].sampling.temperature, 0.0);
+    assert!(last.sampling.temperature > 0.0, "another attempt is sampled");
+}
+
+#[test]
+fn the_conversation_only_grows_while_nothing_fails() {
+    let played = play(&[("code.py", CODE)], &[READ, "{\"name\": \"list_dir\", \"arguments\": {\"path\": \".\"}}", FIX]);
+    for pair in played.asked.windows(2) {
+        assert!(pair[1].messages.starts_with(&pair[0].messages));
+    }
+}
+
+#[test]
+fn an_unread_file_may_not_be_edited() {
+    let played = play(&[("code.py", CODE)], &[FIX]);
+    assert_eq!(played.now, CODE);
+    assert!(last_said(&played).contains("must be read before it is edited"), "{}", last_said(&played));
+}
+
+#[test]
+fn a_look_that_was_taken_is_not_taken_again() {
+    let played = play(&[("code.py", CODE)], &[READ, READ]);
+    assert!(last_said(&played).contains("exactly this before"));
+    assert_eq!(played.asked.last().unwrap().prefix, "The bug is", "the diagnosis is begun for it");
+}
+
+#[test]
+fn a_claim_to_be_done_is_not_believed() {
+    let played = play(&[("code.py", CODE)], &[FINISH]);
+    assert!(last_said(&played).contains("no file was changed"), "{}", last_said(&played));
+    assert!(matches!(played.finished.ending, Ending::Failed { .. }));
+}
+
+#[test]
+fn a_refusal_names_the_rule_and_nothing_runs() {
+    let command = "{\"name\": \"run_command\", \"arguments\": {\"command\": \"rm -rf /\"}}";
+    let played = play(&[("code.py", CODE)], &[command]);
+    assert!(last_said(&played).contains("was not carried out"), "{}", last_said(&played));
+    assert!(!played.kinds.contains(&"observed".to_owned()));
+    assert!(played.kinds.contains(&"verdict".to_owned()), "the verdict is in the log");
+}
+
+#[test]
+fn no_effect_without_its_verdict_before_it() {
+    let played = play(&[("code.py", CODE)], &[READ, WORSE, READ, FIX]);
+    for (at, kind) in played.kinds.iter().enumerate() {
+        if kind == "observed" {
+            assert_eq!(played.kinds[at - 1], "verdict", "{:?}", played.kinds);
+        }
+    }
+}
+
+#[test]
+fn replaying_a_log_rebuilds_the_session() {
+    let played = play(&[("code.py", CODE)], &[READ, WORSE, READ, FIX]);
+    let mut again = Session::new(Profile::for_model("script"));
+    for record in &played.records {
+        again.apply(record);
+    }
+    assert_eq!(again.messages(), played.session.messages());
+    assert_eq!(again.files(), played.session.files());
+    assert_eq!(format!("{:?}", again.step()), format!("{:?}", played.session.step()));
+}
+
+#[test]
+fn prose_without_an_action_is_answered_with_the_form_and_forgotten() {
+    let played = play(&[("code.py", CODE)], &["I think the bug is in f."]);
+    let messages = &played.asked.last().unwrap().messages;
+    assert!(!messages.contains(&Message::new(Role::Assistant, "I think the bug is in f.")));
+    assert!(last_said(&played).contains("contains no action"));
+}
+
+fn last_said(played: &Played) -> &str {
+    &played.asked.last().unwrap().messages.last().unwrap().content
+}
