@@ -2,15 +2,20 @@
 
 use crate::model::{Flow, Model, ModelError, Reply, Request, Usage};
 use serde_json::{Value, json};
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Read};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 use std::time::{Duration, Instant};
 
 const CONNECT_SECONDS_MAX: u64 = 10;
 const CALL_SECONDS_MAX: u64 = 1_800;
-const LINE_BYTES_MAX: usize = 1024 * 1024;
+const LINE_BYTES_MAX: u64 = 1024 * 1024;
+const LINES_WAITING_MAX: usize = 64;
+/// How often a silent server lets us look whether somebody pressed Ctrl-C.
+const CANCEL_POLL: Duration = Duration::from_millis(50);
 
 /// A model behind `<base>/chat/completions`.
+#[derive(Clone)]
 pub struct HttpModel {
     base: String,
     name: String,
@@ -37,6 +42,29 @@ impl HttpModel {
         let listed: Value = serde_json::from_str(&text).map_err(|error| failed(&url, &error))?;
         let name = listed["data"][0]["id"].as_str().or_else(|| listed["models"][0]["name"].as_str());
         name.map(str::to_owned).ok_or_else(|| ModelError::Failed(format!("{url} lists no model")))
+    }
+
+    /// The lines of the answer. Reading blocks for as long as the server is silent, so a thread of its own does it; it
+    /// ends with the first line that nobody waits for.
+    fn lines(&self, request: &Request) -> Receiver<Result<Vec<u8>, ModelError>> {
+        let (send, lines) = sync_channel(LINES_WAITING_MAX);
+        let (model, request) = (self.clone(), request.clone());
+        std::thread::spawn(move || {
+            let mut answer = match model.open(&request) {
+                Ok(answer) => answer,
+                Err(error) => return drop(send.send(Err(error))),
+            };
+            loop {
+                let mut line = Vec::new();
+                let read = answer.by_ref().take(LINE_BYTES_MAX).read_until(b'\n', &mut line);
+                let told = read.map(|_| line).map_err(|error| failed(&model.base, &error));
+                let last = told.as_ref().map_or(true, |line| !line.ends_with(b"\n"));
+                if send.send(told).is_err() || last {
+                    return;
+                }
+            }
+        });
+        lines
     }
 
     fn open(&self, request: &Request) -> Result<impl BufRead + use<>, ModelError> {
@@ -82,18 +110,17 @@ impl Model for HttpModel {
         cancel: &AtomicBool,
     ) -> Result<Reply, ModelError> {
         let start = Instant::now();
-        let mut lines = self.open(request)?;
+        let lines = self.lines(request);
         let mut reply = Reply { text: String::new(), usage: Usage::default(), complete: true };
-        let mut line = Vec::new();
         loop {
             if cancel.load(Ordering::Relaxed) {
                 return Err(ModelError::Cancelled);
             }
-            line.clear();
-            let read = lines.read_until(b'\n', &mut line).map_err(|error| failed(&self.base, &error))?;
-            if read == 0 || line.len() > LINE_BYTES_MAX {
-                break;
-            }
+            let line = match lines.recv_timeout(CANCEL_POLL) {
+                Ok(line) => line?,
+                Err(RecvTimeoutError::Timeout) => continue,
+                Err(RecvTimeoutError::Disconnected) => break,
+            };
             let Some(data) = std::str::from_utf8(&line).ok().and_then(|line| line.trim().strip_prefix("data:")) else { continue };
             if data.trim() == "[DONE]" {
                 break;

@@ -7,7 +7,7 @@ use crate::code::Code;
 use crate::edit;
 use crate::gate::{Access, Action, Cleared, Policy, Verdict};
 use crate::session::Files;
-use crate::text::sanitize;
+use crate::text::{quote, sanitize};
 use crate::verify::{self, own_changes};
 use crate::workspace::{Change, Command, Ended, Workspace, WorkspaceError};
 use std::sync::atomic::AtomicBool;
@@ -17,6 +17,7 @@ use std::time::Duration;
 pub const READ_BYTES_MAX: usize = 6_000;
 /// The most of a command's output that is shown, in bytes.
 pub const OUTPUT_BYTES_MAX: usize = 3_000;
+const PATH_BYTES_MAX: usize = 512;
 const LIST_ENTRIES_MAX: usize = 100;
 const CALLS_MAX: usize = 8;
 const FOUND_MAX: usize = 4;
@@ -112,7 +113,7 @@ impl Tools<'_> {
         let entries = self.workspace.list(path)?;
         let mut text = format!("Entries of {path}:\n");
         for entry in entries.iter().take(LIST_ENTRIES_MAX) {
-            text += &format!("{}{}\n", entry.name, if entry.directory { "/" } else { "" });
+            text += &format!("{}{}\n", quote(&entry.name, PATH_BYTES_MAX), if entry.directory { "/" } else { "" });
         }
         if entries.len() > LIST_ENTRIES_MAX {
             text += &format!("and {} more\n", entries.len() - LIST_ENTRIES_MAX);
@@ -172,7 +173,7 @@ impl Tools<'_> {
                 for hit in &found {
                     let symbol = hit.symbol.as_deref().map(|name| format!(" ({name})")).unwrap_or_default();
                     let body = clean(&hit.text, FOUND_BYTES_MAX);
-                    text += &format!("\n{}, lines {} to {}{symbol}:\n```\n{}\n```", hit.path, hit.lines.0, hit.lines.1, body.trim_end());
+                    text += &format!("\n{}, lines {} to {}{symbol}:\n```\n{}\n```", quote(&hit.path, PATH_BYTES_MAX), hit.lines.0, hit.lines.1, body.trim_end());
                 }
                 Outcome::shown(text, found.into_iter().map(|hit| hit.path).collect())
             }
@@ -201,7 +202,7 @@ impl Tools<'_> {
         }
         let mut text = String::new();
         for (path, line, found) in &matches.lines {
-            text += &format!("{path}:{line}: {}\n", found.trim_end());
+            text += &format!("{}:{line}: {}\n", quote(path, PATH_BYTES_MAX), found.trim_end());
         }
         if matches.truncated {
             text += "and more; narrow the pattern\n";

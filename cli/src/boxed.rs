@@ -1,25 +1,36 @@
 //! Where is it done? A sandbox behind the agent's [`Workspace`] trait.
 
 use agent::Workspace;
+use agent::gate::{Access, Policy, Verdict};
 use agent::workspace::{Change, Command, Ended, Entry, Ran, WorkspaceError};
 use sandbox::{BoxSpec, Ending, Job, Kind, Limits, RunError, Sandbox, ViewError};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 /// One box over the repository.
 pub struct Boxed {
     spec: BoxSpec,
     sandbox: Sandbox,
+    policy: Arc<Policy>,
 }
 
 impl Boxed {
     /// Opens a box.
-    pub fn open(spec: BoxSpec) -> Result<Self, sandbox::OpenError> {
-        Ok(Self { sandbox: Sandbox::open(spec.clone())?, spec })
+    pub fn open(spec: BoxSpec, policy: Arc<Policy>) -> Result<Self, sandbox::OpenError> {
+        Ok(Self { sandbox: Sandbox::open(spec.clone())?, spec, policy })
     }
 
     /// The runtime and how it is used, for the first line of a run.
     pub fn footing(&self) -> String {
         self.sandbox.footing().to_string()
+    }
+
+    /// What no job may see: the gate reads commands, but a program can open any file that is there.
+    fn hidden(&self) -> Result<Vec<PathBuf>, WorkspaceError> {
+        let walked = self.sandbox.view().walk(|_| true).map_err(|error| told(".", error))?;
+        let denied = |path: &Path| path.to_str().is_some_and(|path| self.policy.path_verdict(Access::Read, path) != Verdict::Allow);
+        Ok(walked.into_iter().filter(|entry| entry.kind == Kind::File && denied(&entry.path)).map(|entry| entry.path).collect())
     }
 
     /// What differs from the repository, as the sandbox tells it: what `apply` takes.
@@ -71,7 +82,7 @@ impl Workspace for Boxed {
 
     fn run(&mut self, command: &Command, cancel: &AtomicBool) -> Result<Ran, WorkspaceError> {
         let limits = Limits { seconds_max: command.seconds_max.as_secs_f64(), ..self.spec.limits.clone() };
-        let job = Job { limits: Some(limits.clone()), ..Job::new(command.argv.clone()) };
+        let job = Job { limits: Some(limits.clone()), hidden: self.hidden()?, ..Job::new(command.argv.clone()) };
         let outcome = self.sandbox.run(&job, cancel).map_err(|error: RunError| WorkspaceError::Failed(error.to_string()))?;
         let ended = match outcome.ending {
             Ending::Exited(code) => Ended::Exited(i32::from(code)),
@@ -95,7 +106,7 @@ impl Workspace for Boxed {
 
     fn fresh(&self) -> Result<Box<dyn Workspace>, WorkspaceError> {
         let fresh = self.sandbox.fresh().map_err(|error| WorkspaceError::Failed(error.to_string()))?;
-        Ok(Box::new(Self { spec: self.spec.clone(), sandbox: fresh }))
+        Ok(Box::new(Self { spec: self.spec.clone(), sandbox: fresh, policy: self.policy.clone() }))
     }
 }
 

@@ -23,6 +23,7 @@ use sandbox::BoxSpec;
 use serde_json::json;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -67,9 +68,9 @@ impl Job {
     pub fn run(self, state: &State, cancel: &AtomicBool) -> Result<Exit, Fatal> {
         let repo = repository(&self.args.repo)?;
         // Whatever must refuse refuses before anything is loaded or started.
-        let policy = Policy::load(self.args.policy.as_deref(), &repo).map_err(|error| {
+        let policy = Arc::new(Policy::load(self.args.policy.as_deref(), &repo).map_err(|error| {
             Fatal::config(error, "no session starts with a policy that does not load; correct the file")
-        })?;
+        })?);
         let plan = self.args.verify.as_deref().map(read_plan).transpose()?;
         let weights = self.weights(state)?;
         for left in sandbox::reap(&state.boxes())? {
@@ -83,7 +84,7 @@ impl Job {
         let spec = BoxSpec { label: id.clone(), ..BoxSpec::new(&repo, state.boxes()) };
         let hint = "`cloister doctor` says what is missing on this host";
         let opened = SystemTime::now();
-        let mut boxed = Boxed::open(spec).map_err(|error| Fatal::missing(error, hint))?;
+        let mut boxed = Boxed::open(spec, policy.clone()).map_err(|error| Fatal::missing(error, hint))?;
         let plan = match plan {
             Some(plan) => Some(plan),
             None => find_plan(&boxed)?,

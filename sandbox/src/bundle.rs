@@ -159,12 +159,14 @@ pub(crate) fn config(job: &Job, cwd: &RelPath, limits: &Limits, footing: &Footin
     let id = ids.inside();
     let (uid_mappings, gid_mappings) = ids.mappings();
     let namespaces = ["pid", "network", "ipc", "uts", "mount", "user", "cgroup"].map(|kind| json!({ "type": kind }));
+    let hidden = job.hidden.iter().map(|path| Path::new(WORKSPACE).join(path));
+    let masked: Vec<PathBuf> = MASKED.iter().map(PathBuf::from).chain(hidden).collect();
     let mut linux = json!({
         "namespaces": namespaces,
         "uidMappings": uid_mappings,
         "gidMappings": gid_mappings,
         "seccomp": seccomp::profile(),
-        "maskedPaths": MASKED,
+        "maskedPaths": masked,
         "readonlyPaths": READ_ONLY,
         "rootfsPropagation": "private",
     });

@@ -18,6 +18,8 @@ pub struct Job {
     pub stdin: Option<Vec<u8>>,
     /// Other limits than the box's.
     pub limits: Option<Limits>,
+    /// Paths relative to /workspace that the job finds empty, whatever they hold; those that do not exist are passed over.
+    pub hidden: Vec<PathBuf>,
     /// One stream as a terminal would show it: standard error goes into `stdout`.
     pub merged: bool,
 }

@@ -169,7 +169,12 @@ impl View {
         let mut waiting = vec![RelPath::root()];
         while let Some(path) = waiting.pop() {
             let mut below = Vec::new();
-            for entry in self.list(&path)?.into_iter().filter(|entry| keep(entry)) {
+            let listed = match self.list(&path) {
+                // What its owner cannot read is shown by its name alone; a job in the box cannot read it either.
+                Err(ViewError::Io { source, .. }) if source.kind() == io::ErrorKind::PermissionDenied && path.split().is_some() => continue,
+                listed => listed?,
+            };
+            for entry in listed.into_iter().filter(|entry| keep(entry)) {
                 if entry.kind == Kind::Dir {
                     below.push(RelPath::parse(&entry.path)?);
                 }

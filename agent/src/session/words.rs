@@ -4,6 +4,8 @@ use crate::tests_run::TestRun;
 
 /// Paths shown in the opening message.
 const FILES_SHOWN_MAX: usize = 60;
+/// Of one path, in bytes.
+const PATH_BYTES_MAX: usize = 512;
 /// Why a look that was taken already is not taken again.
 pub const REPEATED: &str = "you have done exactly this before, and its result stands above. If you see the \
     wrong line, write the edit now";
@@ -24,7 +26,7 @@ pub fn opening(task: &str, files: &[String], memory: Option<&str>, tests: Option
     }
     text += ":\n";
     for file in files.iter().take(FILES_SHOWN_MAX) {
-        text += file;
+        text += &crate::text::quote(file, PATH_BYTES_MAX);
         text.push('\n');
     }
     if let Some(memory) = memory {

@@ -2,7 +2,7 @@
 //!
 //! Our own reader, and a strict one, because a model file is hostile input: each length is checked against what is left of
 //! the file before memory is taken for it, each tensor's bytes against the length of the file, and the header as a
-//! whole against [`HEADER_BYTES_MAX`]. Format: <https://github.com/ggml-org/ggml/blob/master/docs/gguf.md>,
+//! whole against [`HEADER_BYTES_MAX`]. Format: docs/gguf.md of the ggml project,
 //! versions 2 and 3, little endian.
 
 use super::error::LoadError;
