@@ -79,7 +79,9 @@ pub enum Unreadable {
     )]
     NoAction,
     /// A name that is no action.
-    #[error("there is no action `{0}`. The actions are list_dir, read_file, search, grep, edit_file, write_file, run_command, run_tests, finish")]
+    #[error(
+        "there is no action `{0}`. The actions are list_dir, read_file, search, grep, edit_file, write_file, run_command, run_tests, finish"
+    )]
     UnknownName(String),
     /// A call without something it needs.
     #[error("{name} needs \"{key}\": {hint}")]
@@ -213,7 +215,13 @@ fn blocks(reply: &str) -> Vec<Block> {
         match open.take() {
             None => {
                 let language = fence.trim_start_matches('`').trim();
-                open = Some(Block { open: start, body: offset, end: reply.len(), closed: false, json: language == "json" });
+                open = Some(Block {
+                    open: start,
+                    body: offset,
+                    end: reply.len(),
+                    closed: false,
+                    json: language == "json",
+                });
             }
             // Only a bare fence closes; an info string inside a block is text.
             Some(block) if fence.trim_matches('`').is_empty() => {
@@ -237,7 +245,8 @@ fn looks_like_code(language: &str) -> bool {
 /// The JSON object that ends the reply: in tags, in a fence, or bare.
 fn trailing_json(reply: &str, last: Option<&Block>) -> Option<Value> {
     let tail = reply.trim_end_matches("</tool_call>").trim_end();
-    if let Some(block) = last.filter(|block| block.is_json() && reply[block.end..].trim().trim_matches('`').is_empty()) {
+    if let Some(block) = last.filter(|block| block.is_json() && reply[block.end..].trim().trim_matches('`').is_empty())
+    {
         return object(block.text(reply).trim());
     }
     if !tail.ends_with('}') {
@@ -283,7 +292,9 @@ fn from_json(call: &Value, code: Option<&str>) -> Result<Call, Unreadable> {
     let code = || code.map(str::to_owned).or_else(|| text(&["content", "text", "code", "new_text", "new_content"]));
     Ok(match name {
         "list_dir" => Call::ListDir { path: text(PATH).unwrap_or_else(|| ".".into()) },
-        "read_file" => Call::ReadFile { path: need(PATH, "the file to read")?, start: number("start"), end: number("end") },
+        "read_file" => {
+            Call::ReadFile { path: need(PATH, "the file to read")?, start: number("start"), end: number("end") }
+        }
         "search" => Call::Search { query: need(&["query", "words", "text"], "what to look for")? },
         "grep" => Call::Grep { pattern: need(&["pattern", "query", "regex"], "what to look for")?, path: text(PATH) },
         "edit_file" | "write_file" => {
@@ -344,13 +355,20 @@ mod tests {
 
     #[test]
     fn an_edit_is_a_code_block_under_its_header() {
-        let edit = |path: Option<&str>| Call::EditFile { path: path.map(Into::into), text: "def f():\n    return 1\n".into() };
+        let edit =
+            |path: Option<&str>| Call::EditFile { path: path.map(Into::into), text: "def f():\n    return 1\n".into() };
         let block = "```python\ndef f():\n    return 1\n```";
         check(&format!("The bug is the sign.\nedit_file src/a.py\n{block}"), edit(Some("src/a.py")));
         check(&format!("**edit_file `src/a.py`:**\n\n{block}\nThis fixes it."), edit(Some("src/a.py")));
-        check(&format!("{{\"name\": \"edit_file\", \"arguments\": {{\"path\": \"src/a.py\"}}}}\n{block}"), edit(Some("src/a.py")));
+        check(
+            &format!("{{\"name\": \"edit_file\", \"arguments\": {{\"path\": \"src/a.py\"}}}}\n{block}"),
+            edit(Some("src/a.py")),
+        );
         check(&format!("Fixed:\n{block}"), edit(None));
-        check("write_file b.py\n```python\nx = 1\n```", Call::WriteFile { path: "b.py".into(), text: "x = 1\n".into() });
+        check(
+            "write_file b.py\n```python\nx = 1\n```",
+            Call::WriteFile { path: "b.py".into(), text: "x = 1\n".into() },
+        );
     }
 
     #[test]

@@ -25,7 +25,13 @@ pub struct Budget {
 
 impl Default for Budget {
     fn default() -> Self {
-        Budget { calls_max: 60, seconds_max: 600, model_tokens_max: 200_000, commands_max: 30, output_bytes_max: 1 << 20 }
+        Budget {
+            calls_max: 60,
+            seconds_max: 600,
+            model_tokens_max: 200_000,
+            commands_max: 30,
+            output_bytes_max: 1 << 20,
+        }
     }
 }
 
@@ -164,7 +170,13 @@ mod tests {
     }
 
     fn budget(n: [u64; 5]) -> Budget {
-        Budget { calls_max: n[0], seconds_max: n[1], model_tokens_max: n[2], commands_max: n[3], output_bytes_max: n[4] }
+        Budget {
+            calls_max: n[0],
+            seconds_max: n[1],
+            model_tokens_max: n[2],
+            commands_max: n[3],
+            output_bytes_max: n[4],
+        }
     }
 
     fn spent(n: [u64; 5]) -> Spent {

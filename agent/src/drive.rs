@@ -129,7 +129,10 @@ impl Loop<'_> {
             Some(plan) => Some(TestRun::read(&plan.argv, &self.workspace.run(&plan.command(), self.cancel)?)),
         };
         let called = tests.as_ref().filter(|run| !run.passed).map(|run| self.called(&run.output)).unwrap_or_default();
-        let word = |file: &String| task.split(|c: char| c.is_whitespace() || "`'\",;:()".contains(c)).any(|word| word.trim_end_matches('.') == file);
+        let word = |file: &String| {
+            task.split(|c: char| c.is_whitespace() || "`'\",;:()".contains(c))
+                .any(|word| word.trim_end_matches('.') == file)
+        };
         let named = files.iter().filter(|file| !self.is_test(file) && word(file)).take(NAMED_MAX).cloned().collect();
         let files = files.into_iter().take(1_000).collect();
         Ok(Record::Opened { task: task.to_owned(), files, memory, tests, called, named })
@@ -159,7 +162,8 @@ impl Loop<'_> {
     }
 
     fn act(&mut self, session: &Session, call: Call) -> Result<Result<Record, WorkspaceError>, LogLost> {
-        let mut tools = Tools { workspace: self.workspace, code: self.code, recent: session.recent(), policy: self.policy };
+        let mut tools =
+            Tools { workspace: self.workspace, code: self.code, recent: session.recent(), policy: self.policy };
         let call = match tools.resolve(call) {
             Ok(call) => call,
             Err(why) => return Ok(Ok(Record::Refused { why })),
@@ -199,7 +203,11 @@ impl Loop<'_> {
         Ok(Record::Restored)
     }
 
-    fn prove(&mut self, session: &Session, proof: &mut (Option<Report>, Vec<Change>)) -> Result<Record, WorkspaceError> {
+    fn prove(
+        &mut self,
+        session: &Session,
+        proof: &mut (Option<Report>, Vec<Change>),
+    ) -> Result<Record, WorkspaceError> {
         let base = session.base_tests();
         let (report, changes) = verify(self.workspace, self.code, self.policy, self.plan.as_ref(), base, self.cancel)?;
         *proof = (Some(report.clone()), changes);
@@ -216,7 +224,9 @@ fn ended_by(error: WorkspaceError) -> Ending {
 
 fn spend(spent: &mut Spent, record: &Record) {
     match record {
-        Record::Replied { usage, .. } => spent.model_tokens += (usage.computed_tokens() + usage.generated_tokens) as u64,
+        Record::Replied { usage, .. } => {
+            spent.model_tokens += (usage.computed_tokens() + usage.generated_tokens) as u64
+        }
         Record::Observed { text, .. } => {
             spent.calls += 1;
             spent.output_bytes += text.len() as u64;

@@ -14,7 +14,9 @@ pub enum EditError {
         path: String,
     },
     /// The result would not parse.
-    #[error("your edit was not made: {path} would have a syntax error at line {line}: `{text}`. Write the complete function again")]
+    #[error(
+        "your edit was not made: {path} would have a syntax error at line {line}: `{text}`. Write the complete function again"
+    )]
     DoesNotParse {
         /// The file.
         path: String,
@@ -24,7 +26,9 @@ pub enum EditError {
         text: String,
     },
     /// A fragment of a file without functions to go by.
-    #[error("your edit was not made: the block has {new} lines, {path} has {old}, and no function in the block is in the file. Write the complete function, or the whole file. Functions in {path}: {names}")]
+    #[error(
+        "your edit was not made: the block has {new} lines, {path} has {old}, and no function in the block is in the file. Write the complete function, or the whole file. Functions in {path}: {names}"
+    )]
     Fragment {
         /// The file.
         path: String,
@@ -91,7 +95,8 @@ fn merge(path: &str, old: &str, block: &str, code: &dyn Code) -> Result<String, 
     if !added.is_empty() {
         let first = cuts[0].0.start;
         let column = old[first..].len() - old[first..].trim_start_matches([' ', '\t']).len();
-        let text: String = added.iter().map(|text| indent(&dedent(text), &old[first..first + column]) + "\n\n").collect();
+        let text: String =
+            added.iter().map(|text| indent(&dedent(text), &old[first..first + column]) + "\n\n").collect();
         cuts[0].1.insert_str(0, &text);
     }
     let mut new = String::with_capacity(old.len() + block.len());
@@ -166,7 +171,13 @@ fn with_imports(new: &str, old: &str, block: &str, theirs: &[Definition]) -> Str
         Some(line) => new.split_inclusive('\n').take(line).map(str::len).sum(),
         None => new.find("def ").map_or(0, |at| line_start(new, at)),
     };
-    format!("{}{}\n{}{}", &new[..at], missing.join("\n"), if new[at..].starts_with("def ") { "\n\n" } else { "" }, &new[at..])
+    format!(
+        "{}{}\n{}{}",
+        &new[..at],
+        missing.join("\n"),
+        if new[at..].starts_with("def ") { "\n\n" } else { "" },
+        &new[at..]
+    )
 }
 
 fn line_start(text: &str, at: usize) -> usize {
@@ -177,7 +188,8 @@ fn dedent(text: &str) -> String {
     let lines: Vec<&str> = text.lines().collect();
     let depth = |line: &&str| line.len() - line.trim_start().len();
     let least = lines.iter().filter(|line| !line.trim().is_empty()).map(depth).min().unwrap_or(0);
-    let mut out: String = lines.iter().map(|line| line.get(least..).unwrap_or("").trim_end().to_owned() + "\n").collect();
+    let mut out: String =
+        lines.iter().map(|line| line.get(least..).unwrap_or("").trim_end().to_owned() + "\n").collect();
     out.truncate(out.trim_end().len());
     out + "\n"
 }
@@ -222,7 +234,9 @@ mod tests {
 
     #[test]
     fn a_new_function_and_a_new_import_come_along() {
-        let new = splice("a.py", OLD, "import sys\n\ndef extra():\n    pass\n\ndef one(x):\n    return extra()\n", &Indents).unwrap();
+        let new =
+            splice("a.py", OLD, "import sys\n\ndef extra():\n    pass\n\ndef one(x):\n    return extra()\n", &Indents)
+                .unwrap();
         assert!(new.starts_with("import sys\nimport os\n"), "{new}");
         assert!(new.contains("def extra():\n    pass\n\ndef one(x):\n    return extra()\n"), "{new}");
         assert!(new.ends_with("\"\"\"notes\"\"\"\n"), "{new}");

@@ -121,7 +121,9 @@ impl Model for HttpModel {
                 Err(RecvTimeoutError::Timeout) => continue,
                 Err(RecvTimeoutError::Disconnected) => break,
             };
-            let Some(data) = std::str::from_utf8(&line).ok().and_then(|line| line.trim().strip_prefix("data:")) else { continue };
+            let Some(data) = std::str::from_utf8(&line).ok().and_then(|line| line.trim().strip_prefix("data:")) else {
+                continue;
+            };
             if data.trim() == "[DONE]" {
                 break;
             }

@@ -11,10 +11,30 @@ pub const VERIFY_FILE: &str = ".cloister/verify.toml";
 const SECONDS_DEFAULT: u64 = 120;
 const SECONDS_MAX: u64 = 3_600;
 const PROTECTED_DEFAULT: &[&str] = &[
-    "test_*.py", "**/test_*.py", "**/*_test.py", "*_test.py", "tests/**", "**/tests/**", "test/**", "**/conftest.py",
-    "conftest.py", "pytest.ini", "tox.ini", "setup.cfg", "sitecustomize.py", "**/sitecustomize.py", "**/*_test.go",
-    "**/*.test.js", "**/*.test.ts", "**/*.spec.js", "**/*.spec.ts", "**/__tests__/**", "Makefile", ".cargo/**",
-    ".github/**", ".cloister/**",
+    "test_*.py",
+    "**/test_*.py",
+    "**/*_test.py",
+    "*_test.py",
+    "tests/**",
+    "**/tests/**",
+    "test/**",
+    "**/conftest.py",
+    "conftest.py",
+    "pytest.ini",
+    "tox.ini",
+    "setup.cfg",
+    "sitecustomize.py",
+    "**/sitecustomize.py",
+    "**/*_test.go",
+    "**/*.test.js",
+    "**/*.test.ts",
+    "**/*.spec.js",
+    "**/*.spec.ts",
+    "**/__tests__/**",
+    "Makefile",
+    ".cargo/**",
+    ".github/**",
+    ".cloister/**",
 ];
 
 /// The test command with its limits.
@@ -61,7 +81,8 @@ impl Plan {
         if !(1..=SECONDS_MAX).contains(&seconds_max) {
             return Err(invalid(format!("`seconds` is {seconds_max}; it must be 1 to {SECONDS_MAX}")));
         }
-        let protected = globs(written.protected.iter().map(String::as_str)).map_err(|error| invalid(error.to_string()))?;
+        let protected =
+            globs(written.protected.iter().map(String::as_str)).map_err(|error| invalid(error.to_string()))?;
         Ok(Self { argv: written.test, seconds_max, protected })
     }
 
@@ -70,7 +91,8 @@ impl Plan {
         if let Ok(bytes) = workspace.read(VERIFY_FILE) {
             return Self::parse(VERIFY_FILE, &String::from_utf8_lossy(&bytes)).map(Some);
         }
-        let text = |path: &str| workspace.read(path).map(|b| String::from_utf8_lossy(&b).into_owned()).unwrap_or_default();
+        let text =
+            |path: &str| workspace.read(path).map(|b| String::from_utf8_lossy(&b).into_owned()).unwrap_or_default();
         Ok(detect(files, &text).map(|argv| Self {
             argv: argv.split(' ').map(str::to_owned).collect(),
             seconds_max: SECONDS_DEFAULT,
@@ -114,7 +136,11 @@ fn detect(files: &[String], text: &dyn Fn(&str) -> String) -> Option<&'static st
     };
     let first = files.iter().find(is_test)?;
     let pytest = has("pytest.ini") || has("conftest.py") || text("pyproject.toml").contains("[tool.pytest");
-    Some(if pytest || text(first).contains("import pytest") { "python3 -m pytest -q" } else { "python3 -m unittest discover -v" })
+    Some(if pytest || text(first).contains("import pytest") {
+        "python3 -m pytest -q"
+    } else {
+        "python3 -m unittest discover -v"
+    })
 }
 
 #[cfg(test)]

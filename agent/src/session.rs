@@ -391,6 +391,8 @@ impl Session {
         }
         let better = match (run.failed, self.failed_least) {
             (Some(now), Some(least)) => now < least,
+            // Before, the tests did not even end.
+            (Some(_), None) => run.ran.is_some() && self.tests.as_ref().is_some_and(|base| base.ran.is_none()),
             _ => false,
         };
         if better || run.passed {

@@ -83,7 +83,10 @@ fn condense(output: &str) -> Vec<u8> {
         }
         // What unittest adds to an unequal list repeats the two lists.
         let repeats = ["First differing", "First list contains", "Second list contains", "- [", "+ [", "?  "];
-        if !(lines[at].ends_with("... ok") || repeats.iter().any(|start| lines[at].starts_with(start)) || lines[at].chars().all(|c| "-=~^ ".contains(c))) {
+        if !(lines[at].ends_with("... ok")
+            || repeats.iter().any(|start| lines[at].starts_with(start))
+            || lines[at].chars().all(|c| "-=~^ ".contains(c)))
+        {
             kept.push(timeless(lines[at]));
         }
         at += 1;
@@ -110,7 +113,9 @@ fn first_failures(output: &str) -> Vec<&str> {
 fn timeless(line: &str) -> String {
     let is_time = |word: &str| {
         let seconds = word.strip_suffix('s').and_then(|word| word.split_once('.'));
-        seconds.is_some_and(|(a, b)| [a, b].iter().all(|part| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit())))
+        seconds.is_some_and(|(a, b)| {
+            [a, b].iter().all(|part| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit()))
+        })
     };
     let word = |word: &str| {
         let bare = word.trim_matches(['(', ')', ',', ';']);
@@ -132,9 +137,8 @@ fn counts(output: &str) -> (Option<usize>, Option<usize>) {
     for line in output.lines().rev().take(40) {
         if let Some(ran) = line.strip_prefix("Ran ").and_then(|rest| rest.split(' ').next()?.parse().ok()) {
             let tail = output.lines().rev().find(|line| line.starts_with("FAILED (") || line.starts_with("OK"));
-            let failed = tail.map(|tail| {
-                number_after(tail, "failures=").unwrap_or(0) + number_after(tail, "errors=").unwrap_or(0)
-            });
+            let failed = tail
+                .map(|tail| number_after(tail, "failures=").unwrap_or(0) + number_after(tail, "errors=").unwrap_or(0));
             return (failed, Some(ran));
         }
         if line.starts_with("test result:") {
@@ -180,7 +184,10 @@ mod tests {
 
     #[test]
     fn of_many_failures_the_first_are_shown_and_the_count() {
-        let failure = format!("{}\nFAIL: test\nAssertionError: [1] != [2]\n\nFirst differing element 0:\n1\n2\n\n- [1]\n+ [2]\n", "=".repeat(70));
+        let failure = format!(
+            "{}\nFAIL: test\nAssertionError: [1] != [2]\n\nFirst differing element 0:\n1\n2\n\n- [1]\n+ [2]\n",
+            "=".repeat(70)
+        );
         let text = format!("{}\nRan 1 test in 0.1s\n\nFAILED (failures=9)\n", failure.repeat(9));
         let short = String::from_utf8(condense(&text)).unwrap();
         assert_eq!(short.matches("AssertionError").count(), 2, "{short}");

@@ -83,9 +83,8 @@ fn clean(raw: &[u8]) -> (String, u64) {
 }
 
 /// Tags with which model families open a tool call, a tool result, hidden reasoning or a turn.
-const TAGS: [&str; 8] = [
-    "tool_call", "tool_response", "tool_result", "tools", "think", "start_of_turn", "end_of_turn", "function_results",
-];
+const TAGS: [&str; 8] =
+    ["tool_call", "tool_response", "tool_result", "tools", "think", "start_of_turn", "end_of_turn", "function_results"];
 
 /// Puts a space inside `<|name|>`, `<tag>` and `</tag>`, so that no tokenizer reads them as one control token.
 fn break_control_tokens(text: &str) -> String {

@@ -89,7 +89,12 @@ impl Tools<'_> {
     ///
     /// # Errors
     /// Only when the box itself fails or the session is cancelled; everything else is an answer for the model.
-    pub fn execute(&mut self, cleared: &Cleared<Action>, call: &Call, cancel: &AtomicBool) -> Result<Outcome, WorkspaceError> {
+    pub fn execute(
+        &mut self,
+        cleared: &Cleared<Action>,
+        call: &Call,
+        cancel: &AtomicBool,
+    ) -> Result<Outcome, WorkspaceError> {
         let call = &judged(call, cleared.action());
         let outcome = match call {
             Call::ListDir { path } => self.list_dir(path),
@@ -124,7 +129,10 @@ impl Tools<'_> {
     fn read_file(&self, path: &str, start: Option<usize>, end: Option<usize>) -> Result<Outcome, WorkspaceError> {
         let bytes = self.workspace.read(path)?;
         if bytes.iter().take(8192).any(|byte| *byte == 0) {
-            return Ok(Outcome::Refused(format!("{path} is a binary file of {} bytes; it cannot be read as text", bytes.len())));
+            return Ok(Outcome::Refused(format!(
+                "{path} is a binary file of {} bytes; it cannot be read as text",
+                bytes.len()
+            )));
         }
         let text = String::from_utf8_lossy(&bytes);
         let total = text.lines().count();
@@ -143,10 +151,17 @@ impl Tools<'_> {
             shown.push('\n');
         }
         let more = if last < total { format!(" Read on with \"start\": {}.", last + 1) } else { String::new() };
-        let lossy = if matches!(text, std::borrow::Cow::Owned(_)) { " It is not UTF-8; bad bytes are shown as �." } else { "" };
+        let lossy = if matches!(text, std::borrow::Cow::Owned(_)) {
+            " It is not UTF-8; bad bytes are shown as �."
+        } else {
+            ""
+        };
         let shown = clean(&shown, READ_BYTES_MAX + 1024);
         let calls = self.calls(path, &shown);
-        Ok(Outcome::shown(format!("{path}, lines {first} to {last} of {total}:{lossy}\n```\n{}\n```{more}{calls}", shown.trim_end()), vec![path.to_owned()]))
+        Ok(Outcome::shown(
+            format!("{path}, lines {first} to {last} of {total}:{lossy}\n```\n{}\n```{more}{calls}", shown.trim_end()),
+            vec![path.to_owned()],
+        ))
     }
 
     /// The functions that some code calls and another file defines: where to look next.
@@ -159,7 +174,11 @@ impl Tools<'_> {
             })
             .take(CALLS_MAX)
             .collect();
-        if places.is_empty() { String::new() } else { format!("\nCalled here and defined elsewhere: {}.", places.join(", ")) }
+        if places.is_empty() {
+            String::new()
+        } else {
+            format!("\nCalled here and defined elsewhere: {}.", places.join(", "))
+        }
     }
 
     fn search(&self, query: &str) -> Outcome {
@@ -167,13 +186,21 @@ impl Tools<'_> {
         let found = self.code.search(query, FOUND_MAX);
         match found.map(|found| found.into_iter().filter(readable).collect::<Vec<_>>()) {
             Err(why) => Outcome::Refused(why),
-            Ok(found) if found.is_empty() => Outcome::said(format!("Nothing found for `{}`. Try grep with one name.", clean(query, 200))),
+            Ok(found) if found.is_empty() => {
+                Outcome::said(format!("Nothing found for `{}`. Try grep with one name.", clean(query, 200)))
+            }
             Ok(found) => {
                 let mut text = format!("Found for `{}`:", clean(query, 200));
                 for hit in &found {
                     let symbol = hit.symbol.as_deref().map(|name| format!(" ({name})")).unwrap_or_default();
                     let body = clean(&hit.text, FOUND_BYTES_MAX);
-                    text += &format!("\n{}, lines {} to {}{symbol}:\n```\n{}\n```", quote(&hit.path, PATH_BYTES_MAX), hit.lines.0, hit.lines.1, body.trim_end());
+                    text += &format!(
+                        "\n{}, lines {} to {}{symbol}:\n```\n{}\n```",
+                        quote(&hit.path, PATH_BYTES_MAX),
+                        hit.lines.0,
+                        hit.lines.1,
+                        body.trim_end()
+                    );
                 }
                 Outcome::shown(text, found.into_iter().map(|hit| hit.path).collect())
             }
@@ -181,8 +208,12 @@ impl Tools<'_> {
     }
 
     fn grep(&self, pattern: &str, within: Option<&str>) -> Result<Outcome, WorkspaceError> {
-        let within = within.map(|path| path.trim_start_matches("./").trim_matches('/')).filter(|path| !path.is_empty() && *path != ".");
-        let inside = |path: &String| within.is_none_or(|dir| path == dir || path.strip_prefix(dir).is_some_and(|rest| rest.starts_with('/')));
+        let within = within
+            .map(|path| path.trim_start_matches("./").trim_matches('/'))
+            .filter(|path| !path.is_empty() && *path != ".");
+        let inside = |path: &String| {
+            within.is_none_or(|dir| path == dir || path.strip_prefix(dir).is_some_and(|rest| rest.starts_with('/')))
+        };
         let may_read = |path: &String| self.policy.path_verdict(Access::Read, path) == Verdict::Allow;
         let walked = self.workspace.walk()?;
         let namesake = walked.iter().find(|path| *path == pattern || path.rsplit('/').next() == Some(pattern)).cloned();
@@ -208,14 +239,20 @@ impl Tools<'_> {
             text += "and more; narrow the pattern\n";
         }
         let note = matches.note.map(|note| format!("{note}\n")).unwrap_or_default();
-        Ok(Outcome::said(format!("Lines that match `{}`:\n{note}```\n{}```", clean(pattern, 200), clean(&text, OUTPUT_BYTES_MAX))))
+        Ok(Outcome::said(format!(
+            "Lines that match `{}`:\n{note}```\n{}```",
+            clean(pattern, 200),
+            clean(&text, OUTPUT_BYTES_MAX)
+        )))
     }
 
     fn edit_file(&mut self, path: &str, block: &str) -> Result<Outcome, WorkspaceError> {
         let bytes = self.workspace.read(path)?;
         // A model that has not seen a file invents what is in it.
         if !self.recent.iter().any(|seen| seen == path) {
-            return Ok(Outcome::Refused(format!("{path} must be read before it is edited. Use read_file on it, or grep for the function that the failing test calls")));
+            return Ok(Outcome::Refused(format!(
+                "{path} must be read before it is edited. Use read_file on it, or grep for the function that the failing test calls"
+            )));
         }
         let Ok(old) = String::from_utf8(bytes) else {
             return Ok(Outcome::Refused(format!("{path} is not UTF-8 text; it cannot be edited")));
@@ -236,15 +273,18 @@ impl Tools<'_> {
 
     fn put(&mut self, path: &str, old: Option<String>, new: String) -> Result<Outcome, WorkspaceError> {
         self.workspace.write(path, new.as_bytes())?;
-        let change = Change { path: path.into(), before: old.map(String::into_bytes), after: Some(new.clone().into_bytes()) };
-        let text = format!("You changed {path}:\n```diff\n{}```", clean(&hunks(&verify::diff(&change)), OUTPUT_BYTES_MAX));
+        let change =
+            Change { path: path.into(), before: old.map(String::into_bytes), after: Some(new.clone().into_bytes()) };
+        let text =
+            format!("You changed {path}:\n```diff\n{}```", clean(&hunks(&verify::diff(&change)), OUTPUT_BYTES_MAX));
         Ok(Outcome::Done { text, writes: Files::from([(path.to_owned(), new)]), shown: vec![path.to_owned()] })
     }
 
     fn run_command(&mut self, command: &str, cancel: &AtomicBool) -> Result<Outcome, WorkspaceError> {
         let before = own_changes(self.workspace)?;
         let argv = vec!["/bin/sh".into(), "-c".into(), command.to_owned()];
-        let ran = self.workspace.run(&Command { argv, seconds_max: Duration::from_secs(COMMAND_SECONDS_MAX) }, cancel)?;
+        let ran =
+            self.workspace.run(&Command { argv, seconds_max: Duration::from_secs(COMMAND_SECONDS_MAX) }, cancel)?;
         let ended = match &ran.ended {
             Ended::Exited(code) => format!("exit {code}"),
             Ended::Stopped(why) => why.clone(),
@@ -261,7 +301,8 @@ impl Tools<'_> {
 
     /// For a path that does not exist: the path that was probably meant.
     fn near(&self, call: &Call) -> String {
-        let (Call::ReadFile { path, .. } | Call::EditFile { path: Some(path), .. } | Call::ListDir { path }) = call else {
+        let (Call::ReadFile { path, .. } | Call::EditFile { path: Some(path), .. } | Call::ListDir { path }) = call
+        else {
             return String::new();
         };
         let name = path.rsplit('/').next().unwrap_or(path);
@@ -303,7 +344,10 @@ fn judged(call: &Call, action: &Action) -> Call {
     let mut call = call.clone();
     match (&mut call, action) {
         (Call::ListDir { path } | Call::ReadFile { path, .. } | Call::WriteFile { path, .. }, action) => {
-            if let Action::ListDir { path: normal } | Action::ReadFile { path: normal } | Action::WriteFile { path: normal } = action {
+            if let Action::ListDir { path: normal }
+            | Action::ReadFile { path: normal }
+            | Action::WriteFile { path: normal } = action
+            {
                 path.clone_from(normal);
             }
         }

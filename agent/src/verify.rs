@@ -69,12 +69,10 @@ pub fn verify(
     base: Option<&TestRun>,
     cancel: &AtomicBool,
 ) -> Result<(Report, Vec<Change>), WorkspaceError> {
-    let (dropped, changes): (Vec<Change>, Vec<Change>) = own_changes(workspace)?
-        .into_iter()
-        .partition(|change| {
-            let writable = policy.path_verdict(Access::Write, &change.path) == Verdict::Allow;
-            !writable || plan.is_some_and(|plan| plan.protects(&change.path))
-        });
+    let (dropped, changes): (Vec<Change>, Vec<Change>) = own_changes(workspace)?.into_iter().partition(|change| {
+        let writable = policy.path_verdict(Access::Write, &change.path) == Verdict::Allow;
+        !writable || plan.is_some_and(|plan| plan.protects(&change.path))
+    });
     let mut report = Report {
         dropped: dropped.into_iter().map(|change| change.path).collect(),
         diff: changes.iter().map(diff).collect(),
@@ -85,8 +83,11 @@ pub fn verify(
     if !report.rung("change", !names.is_empty(), what) {
         return Ok((report, changes));
     }
-    let broken = changes.iter().find_map(|change| Some((&change.path, code.parses(&change.path, change.after.as_deref()?)?.err()?)));
-    let what = broken.map_or("every changed file parses".into(), |(path, line)| format!("{path} has a syntax error at line {line}"));
+    let broken = changes
+        .iter()
+        .find_map(|change| Some((&change.path, code.parses(&change.path, change.after.as_deref()?)?.err()?)));
+    let what = broken
+        .map_or("every changed file parses".into(), |(path, line)| format!("{path} has a syntax error at line {line}"));
     if !report.rung("parses", broken.is_none(), what) {
         return Ok((report, changes));
     }
@@ -105,7 +106,9 @@ pub fn verify(
 
 /// What the agent changed, without what running Python leaves behind.
 pub fn own_changes(workspace: &dyn Workspace) -> Result<Vec<Change>, WorkspaceError> {
-    let litter = |path: &str| path.split('/').any(|part| part == "__pycache__" || part == ".pytest_cache") || path.ends_with(".pyc");
+    let litter = |path: &str| {
+        path.split('/').any(|part| part == "__pycache__" || part == ".pytest_cache") || path.ends_with(".pyc")
+    };
     let mut changes = workspace.changes()?;
     changes.retain(|change| !litter(&change.path));
     Ok(changes)

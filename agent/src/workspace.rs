@@ -156,7 +156,8 @@ pub(crate) mod fake {
 
         fn run(&mut self, _: &Command, _: &AtomicBool) -> Result<Ran, WorkspaceError> {
             let right = self.now.get("code.py").is_some_and(|bytes| String::from_utf8_lossy(bytes).contains("right"));
-            let output = if right { "Ran 2 tests in 0.1s\n\nOK\n" } else { "Ran 2 tests in 0.1s\n\nFAILED (failures=1)\n" };
+            let output =
+                if right { "Ran 2 tests in 0.1s\n\nOK\n" } else { "Ran 2 tests in 0.1s\n\nFAILED (failures=1)\n" };
             Ok(Ran { ended: Ended::Exited(i32::from(!right)), output: output.into(), seconds: 0.1 })
         }
 

@@ -29,13 +29,21 @@ impl Boxed {
     /// What no job may see: the gate reads commands, but a program can open any file that is there.
     fn hidden(&self) -> Result<Vec<PathBuf>, WorkspaceError> {
         let walked = self.sandbox.view().walk(|_| true).map_err(|error| told(".", error))?;
-        let denied = |path: &Path| path.to_str().is_some_and(|path| self.policy.path_verdict(Access::Read, path) != Verdict::Allow);
-        Ok(walked.into_iter().filter(|entry| entry.kind == Kind::File && denied(&entry.path)).map(|entry| entry.path).collect())
+        let denied = |path: &Path| {
+            path.to_str().is_some_and(|path| self.policy.path_verdict(Access::Read, path) != Verdict::Allow)
+        };
+        Ok(walked
+            .into_iter()
+            .filter(|entry| entry.kind == Kind::File && denied(&entry.path))
+            .map(|entry| entry.path)
+            .collect())
     }
 
     /// What differs from the repository, as the sandbox tells it: what `apply` takes.
     pub fn typed_changes(&self, wanted: &[Change]) -> Result<Vec<sandbox::Change>, ViewError> {
-        self.sandbox.view().changes(|path| wanted.iter().any(|change| path.as_path() == std::path::Path::new(&change.path)))
+        self.sandbox
+            .view()
+            .changes(|path| wanted.iter().any(|change| path.as_path() == std::path::Path::new(&change.path)))
     }
 }
 
@@ -72,7 +80,8 @@ impl Workspace for Boxed {
     }
 
     fn walk(&self) -> Result<Vec<String>, WorkspaceError> {
-        let keep = |entry: &sandbox::Entry| entry.path.file_name().is_none_or(|name| name != ".git" && name != "__pycache__");
+        let keep =
+            |entry: &sandbox::Entry| entry.path.file_name().is_none_or(|name| name != ".git" && name != "__pycache__");
         let entries = self.sandbox.view().walk(keep).map_err(|error| told(".", error))?;
         let files = entries.into_iter().filter(|entry| entry.kind == Kind::File);
         let mut files: Vec<String> = files.filter_map(|entry| entry.path.into_os_string().into_string().ok()).collect();
@@ -83,14 +92,19 @@ impl Workspace for Boxed {
     fn run(&mut self, command: &Command, cancel: &AtomicBool) -> Result<Ran, WorkspaceError> {
         let limits = Limits { seconds_max: command.seconds_max.as_secs_f64(), ..self.spec.limits.clone() };
         let job = Job { limits: Some(limits.clone()), hidden: self.hidden()?, ..Job::new(command.argv.clone()) };
-        let outcome = self.sandbox.run(&job, cancel).map_err(|error: RunError| WorkspaceError::Failed(error.to_string()))?;
+        let outcome =
+            self.sandbox.run(&job, cancel).map_err(|error: RunError| WorkspaceError::Failed(error.to_string()))?;
         let ended = match outcome.ending {
             Ending::Exited(code) => Ended::Exited(i32::from(code)),
             Ending::Signalled(signal) => Ended::Stopped(format!("killed by signal {signal}")),
             Ending::DeadlineExceeded => Ended::Stopped(format!("killed: still running after {} s", limits.seconds_max)),
-            Ending::OutputLimit => Ended::Stopped(format!("killed: more than {} bytes of output", limits.output_bytes_max)),
+            Ending::OutputLimit => {
+                Ended::Stopped(format!("killed: more than {} bytes of output", limits.output_bytes_max))
+            }
             Ending::DiskLimit => Ended::Stopped(format!("killed: wrote more than {} bytes", limits.upper_bytes_max)),
-            Ending::OutOfMemory => Ended::Stopped(format!("killed: more than {} bytes of memory", limits.memory_bytes_max)),
+            Ending::OutOfMemory => {
+                Ended::Stopped(format!("killed: more than {} bytes of memory", limits.memory_bytes_max))
+            }
             Ending::Cancelled => return Err(WorkspaceError::Cancelled),
         };
         Ok(Ran { ended, output: outcome.stdout, seconds: outcome.seconds })
@@ -99,7 +113,11 @@ impl Workspace for Boxed {
     fn changes(&self) -> Result<Vec<Change>, WorkspaceError> {
         let changes = self.sandbox.view().changes(|_| true).map_err(|error| told(".", error))?;
         let change = |change: sandbox::Change| {
-            Some(Change { path: change.path.into_os_string().into_string().ok()?, before: change.before, after: change.after })
+            Some(Change {
+                path: change.path.into_os_string().into_string().ok()?,
+                before: change.before,
+                after: change.after,
+            })
         };
         Ok(changes.into_iter().filter_map(change).collect())
     }
@@ -115,7 +133,9 @@ fn told(path: &str, error: ViewError) -> WorkspaceError {
     match error {
         ViewError::NotFound(_) => WorkspaceError::NotFound { path },
         ViewError::IsDirectory(_) => WorkspaceError::Unusable { path, why: "is a directory; use list_dir".into() },
-        ViewError::NotDirectory(_) => WorkspaceError::Unusable { path, why: "is not a directory; use read_file".into() },
+        ViewError::NotDirectory(_) => {
+            WorkspaceError::Unusable { path, why: "is not a directory; use read_file".into() }
+        }
         error => WorkspaceError::Unusable { path, why: error.to_string() },
     }
 }

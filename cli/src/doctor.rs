@@ -10,7 +10,8 @@ pub fn doctor() -> Result<Exit, Fatal> {
     let mut broken = false;
     println!("home      {}", state.home.path().display());
     for entry in state.store()?.list()? {
-        let told = if entry.present { "here".to_owned() } else { format!("not here; `cloister models pull {}`", entry.name) };
+        let told =
+            if entry.present { "here".to_owned() } else { format!("not here; `cloister models pull {}`", entry.name) };
         println!("model     {}: {told}", entry.name);
     }
     println!("processor {}", processor());
@@ -33,7 +34,10 @@ pub fn doctor() -> Result<Exit, Fatal> {
             println!("          what to do: {}", finding.remedy);
         }
     }
-    println!("{}", if broken { "boxes do not work here: `cloister run` will refuse" } else { "this host can run tasks" });
+    println!(
+        "{}",
+        if broken { "boxes do not work here: `cloister run` will refuse" } else { "this host can run tasks" }
+    );
     Ok(if broken { Exit::Missing } else { Exit::Done })
 }
 
@@ -52,5 +56,8 @@ fn processor() -> String {
             }
         }
     }
-    format!("{cores} cores, {}", if features.is_empty() { "no vector extension that helps".into() } else { features.join(", ") })
+    format!(
+        "{cores} cores, {}",
+        if features.is_empty() { "no vector extension that helps".into() } else { features.join(", ") }
+    )
 }

@@ -23,7 +23,12 @@ pub struct IndexedCode {
 
 impl IndexedCode {
     /// Opens and refreshes the index of `repo`.
-    pub fn open(state: &State, repo: &Path, vectors: bool, cancel: &AtomicBool) -> Result<(Self, index::Report), Fatal> {
+    pub fn open(
+        state: &State,
+        repo: &Path,
+        vectors: bool,
+        cancel: &AtomicBool,
+    ) -> Result<(Self, index::Report), Fatal> {
         let embedder = if vectors { embedder(state)? } else { None };
         let hint = "`cloister doctor` checks the home directory; a damaged index is rebuilt by `cloister index DIR`";
         let mut index = Index::open(&state.index(repo), repo, embedder).map_err(|error| Fatal::missing(error, hint))?;
@@ -31,7 +36,8 @@ impl IndexedCode {
         if !std::io::stderr().is_terminal() {
             progress.set_draw_target(indicatif::ProgressDrawTarget::hidden());
         }
-        let shape = indicatif::ProgressStyle::with_template("indexing: {msg} [{bar:30}] {pos}/{len} {eta}").expect("constant");
+        let shape =
+            indicatif::ProgressStyle::with_template("indexing: {msg} [{bar:30}] {pos}/{len} {eta}").expect("constant");
         progress.set_style(shape.progress_chars("=> "));
         let mut show = |at: index::Progress| {
             progress.set_message(match at.stage {
@@ -122,8 +128,13 @@ pub fn index(args: IndexDir) -> Result<Exit, Fatal> {
     let seconds = report.seconds;
     println!(
         "{} files indexed, {} unchanged, {} removed; {} lines, {} chunks, {} definitions; generation {}",
-        report.files_indexed, report.files_unchanged, report.files_removed, report.lines, report.chunks,
-        report.definitions, report.generation
+        report.files_indexed,
+        report.files_unchanged,
+        report.files_removed,
+        report.lines,
+        report.chunks,
+        report.definitions,
+        report.generation
     );
     println!(
         "{} vectors computed; walk {:.2} s, chunk {:.2} s, embed {:.2} s, commit {:.2} s",
@@ -148,7 +159,8 @@ pub fn search(args: Search) -> Result<Exit, Fatal> {
     let cancel = cancel_on_ctrl_c()?;
     let (code, _) = IndexedCode::open(&state, &repo, true, &cancel)?;
     let query = Query { limit: args.limit, ..Query::new(args.words.join(" ")) };
-    let answer = code.index.search(&query).map_err(|error| Fatal::missing(error, "give words or a name to look for"))?;
+    let answer =
+        code.index.search(&query).map_err(|error| Fatal::missing(error, "give words or a name to look for"))?;
     for hit in &answer.hits {
         if args.json {
             let line = serde_json::json!({

@@ -53,7 +53,8 @@ impl Model for LocalModel {
             top_k: 0,
             seed: request.sampling.seed,
         };
-        let wanted = GenerateRequest { prompt, sampling, tokens_max: request.tokens_max, stop: Vec::new(), cache: true };
+        let wanted =
+            GenerateRequest { prompt, sampling, tokens_max: request.tokens_max, stop: Vec::new(), cache: true };
         let mut generation = self.engine.submit(wanted).map_err(|error| match error {
             SubmitError::PromptTooLong { prompt_tokens, context_tokens_max } => {
                 ModelError::ContextFull { prompt_tokens, context_tokens_max }

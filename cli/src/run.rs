@@ -264,7 +264,8 @@ fn read_plan(path: &Path) -> Result<Plan, Fatal> {
 
 fn find_plan(boxed: &Boxed) -> Result<Option<Plan>, Fatal> {
     let files = boxed.walk()?;
-    Plan::find(boxed, &files).map_err(|error| Fatal::config(error, "correct the file, or name another with --verify FILE"))
+    Plan::find(boxed, &files)
+        .map_err(|error| Fatal::config(error, "correct the file, or name another with --verify FILE"))
 }
 
 fn read(path: &Path) -> Result<String, Fatal> {

@@ -34,7 +34,8 @@ fn list(state: &State) -> Result<Exit, Fatal> {
             continue;
         };
         let ending = ending(&records).unwrap_or_else(|| "not ended".into());
-        let task: String = header["task"].as_str().unwrap_or_default().lines().next().unwrap_or_default().chars().take(60).collect();
+        let task: String =
+            header["task"].as_str().unwrap_or_default().lines().next().unwrap_or_default().chars().take(60).collect();
         println!("{id}  {ending:<16} {task}");
     }
     if names.is_empty() {
@@ -50,7 +51,12 @@ fn show(state: &State, id: &str, json: bool) -> Result<Exit, Fatal> {
         return Ok(Exit::Done);
     }
     let (header, records) = read(state, id)?;
-    println!("session {id}\ntask    {}\nrepo    {}\nmodel   {}\n", text(&header["task"]), text(&header["repo"]), text(&header["model"]));
+    println!(
+        "session {id}\ntask    {}\nrepo    {}\nmodel   {}\n",
+        text(&header["task"]),
+        text(&header["repo"]),
+        text(&header["model"])
+    );
     let mut screen = show::Screen::new();
     for record in &records {
         if let Record::Replied { text, .. } = record
@@ -94,15 +100,24 @@ fn resume(state: &State, id: &str, apply: bool, seconds: u64) -> Result<Exit, Fa
 fn verify(state: &State, id: &str, head: Option<&str>) -> Result<Exit, Fatal> {
     let path = log_path(state, id)?;
     let key = Key::load(state.home.path())?;
-    let head = head.map(str::parse::<Head>).transpose().map_err(|error| Fatal::config(error, "copy it from the end of the run"))?;
+    let head = head
+        .map(str::parse::<Head>)
+        .transpose()
+        .map_err(|error| Fatal::config(error, "copy it from the end of the run"))?;
     let report = audit::verify(&path, &key, head.as_ref())?;
     println!("{} records, {}", report.records, if report.sealed { "sealed" } else { "not sealed" });
     match report.ending {
         audit::Ending::Whole => println!("the chain is whole"),
-        audit::Ending::TornTail { bytes } => println!("the chain is whole up to a torn tail of {bytes} bytes, left by a crash"),
+        audit::Ending::TornTail { bytes } => {
+            println!("the chain is whole up to a torn tail of {bytes} bytes, left by a crash")
+        }
         audit::Ending::Broken { record, why } => {
             let error = anyhow::anyhow!("the chain is broken at record {record}: {why}");
-            return Err(Fatal { exit: Exit::Failed, error, hint: "somebody or something changed this log after it was written".into() });
+            return Err(Fatal {
+                exit: Exit::Failed,
+                error,
+                hint: "somebody or something changed this log after it was written".into(),
+            });
         }
     }
     Ok(Exit::Done)
@@ -126,7 +141,10 @@ fn log_path(state: &State, id: &str) -> Result<PathBuf, Fatal> {
     let plain = !id.is_empty() && id.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-');
     let path = directory(state, id).join("log.jsonl");
     if !plain || !path.is_file() {
-        return Err(Fatal::missing(anyhow::anyhow!("there is no session `{id}`"), "`cloister sessions list` shows them"));
+        return Err(Fatal::missing(
+            anyhow::anyhow!("there is no session `{id}`"),
+            "`cloister sessions list` shows them",
+        ));
     }
     Ok(path)
 }

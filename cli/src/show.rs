@@ -57,7 +57,9 @@ impl Screen {
                 }
             }
             Record::Refused { why } => println!("      {} {}", self.paint("33", "not done:"), first_line(why)),
-            Record::Observed { text, writes, .. } if writes.is_empty() => println!("      {}", self.paint("2", &first_line(text))),
+            Record::Observed { text, writes, .. } if writes.is_empty() => {
+                println!("      {}", self.paint("2", &first_line(text)))
+            }
             Record::Observed { .. } | Record::Resumed => {}
             Record::Tested { run } => {
                 let tone = if run.passed { "32" } else { "31" };
@@ -82,7 +84,10 @@ impl Screen {
         if let Some(report) = finished.report.as_ref().filter(|report| !report.diff.is_empty()) {
             println!("\n{}", self.diff(&agent::text::sanitize(report.diff.as_bytes(), DIFF_BYTES_MAX).text));
         }
-        println!("{:>6} {:>8} {:>8} {:>9} {:>10} {:>8}", "call", "prompt", "reused", "computed", "generated", "seconds");
+        println!(
+            "{:>6} {:>8} {:>8} {:>9} {:>10} {:>8}",
+            "call", "prompt", "reused", "computed", "generated", "seconds"
+        );
         for (at, usage) in costs.iter().enumerate() {
             println!("{:>6} {}", at + 1, row(usage));
         }
@@ -114,7 +119,10 @@ impl Screen {
 fn row(usage: &Usage) -> String {
     let Usage { prompt_tokens, cached_tokens, generated_tokens, millis } = usage;
     let computed = usage.computed_tokens();
-    format!("{prompt_tokens:>8} {cached_tokens:>8} {computed:>9} {generated_tokens:>10} {:>8.1}", *millis as f64 / 1000.0)
+    format!(
+        "{prompt_tokens:>8} {cached_tokens:>8} {computed:>9} {generated_tokens:>10} {:>8.1}",
+        *millis as f64 / 1000.0
+    )
 }
 
 fn cost(usage: &Usage) -> String {

@@ -139,7 +139,8 @@ fn remove(store: &Store, name: &str) -> Result<Exit, Fatal> {
 
 fn bar(name: &str) -> ProgressBar {
     const SHAPE: &str = "{prefix} [{bar:30}] {bytes}/{total_bytes} {bytes_per_sec} {eta} {msg}";
-    let bar = ProgressBar::new(0).with_style(ProgressStyle::with_template(SHAPE).expect("constant").progress_chars("=> "));
+    let bar =
+        ProgressBar::new(0).with_style(ProgressStyle::with_template(SHAPE).expect("constant").progress_chars("=> "));
     bar.with_prefix(name.to_owned())
 }
 

@@ -122,8 +122,7 @@ pub enum CatalogueError {
 impl Catalogue {
     /// The catalogue that is compiled in.
     pub fn builtin() -> Catalogue {
-        Catalogue::parse(include_str!("../catalogue.toml"))
-            .expect("a test parses the built-in catalogue")
+        Catalogue::parse(include_str!("../catalogue.toml")).expect("a test parses the built-in catalogue")
     }
 
     /// Reads and validates a catalogue.
@@ -159,8 +158,7 @@ impl Catalogue {
 
     /// The model to use for a role when nobody names one.
     pub fn default_for(&self, role: Role) -> &Model {
-        self.get(self.default_name(role))
-            .expect("checked when the catalogue was parsed")
+        self.get(self.default_name(role)).expect("checked when the catalogue was parsed")
     }
 
     fn default_name(&self, role: Role) -> &str {
@@ -183,28 +181,18 @@ impl Model {
     }
 
     fn validate(&self) -> Result<(), String> {
-        ensure(is_plain_name(&self.name), || {
-            "a name is letters, digits, `.`, `_` and `-`".to_string()
-        })?;
+        ensure(is_plain_name(&self.name), || "a name is letters, digits, `.`, `_` and `-`".to_string())?;
         ensure(!self.files.is_empty(), || "it has no file".to_string())?;
         ensure(!self.sources.is_empty(), || "it has no source".to_string())?;
         let (mut names, mut digests) = (BTreeSet::new(), BTreeSet::new());
         for file in &self.files {
             let name = &file.name;
-            ensure(is_plain_name(name), || {
-                format!("`{name}` is not a plain file name")
-            })?;
+            ensure(is_plain_name(name), || format!("`{name}` is not a plain file name"))?;
             ensure(file.bytes > 0, || format!("file `{name}` has no bytes"))?;
-            ensure(names.insert(name), || {
-                format!("file `{name}` is named twice")
-            })?;
-            ensure(digests.insert(file.sha256), || {
-                format!("file `{name}` has the sha256 of another file")
-            })?;
+            ensure(names.insert(name), || format!("file `{name}` is named twice"))?;
+            ensure(digests.insert(file.sha256), || format!("file `{name}` has the sha256 of another file"))?;
         }
-        self.sources
-            .iter()
-            .try_for_each(|source| source.validate(self))
+        self.sources.iter().try_for_each(|source| source.validate(self))
     }
 }
 
@@ -217,11 +205,7 @@ impl Source {
             }
             Source::Wheels { wheels } => match wheels.as_slice() {
                 [one] => format!("wheels {}=={}", one.package, one.version),
-                many => format!(
-                    "wheels {}, {} wheels",
-                    many.first().map_or("", |w| &w.package),
-                    many.len()
-                ),
+                many => format!("wheels {}, {} wheels", many.first().map_or("", |w| &w.package), many.len()),
             },
             Source::Path { path } => format!("path {}", path.display()),
         }
@@ -232,26 +216,19 @@ impl Source {
             Source::Hf { repo, revision } => {
                 let named = repo.split('/').count() == 2 && repo.split('/').all(is_plain_name);
                 ensure(named, || format!("repo `{repo}` is not `owner/name`"))?;
-                let pinned =
-                    revision.len() == 40 && revision.bytes().all(|b| b.is_ascii_hexdigit());
-                ensure(pinned, || {
-                    format!("revision `{revision}` is not a commit of 40 hexadecimal digits")
-                })
+                let pinned = revision.len() == 40 && revision.bytes().all(|b| b.is_ascii_hexdigit());
+                ensure(pinned, || format!("revision `{revision}` is not a commit of 40 hexadecimal digits"))
             }
             Source::Wheels { wheels } => {
                 wheels.iter().try_for_each(|wheel| wheel.validate(model))?;
                 model.files.iter().try_for_each(|file| {
-                    let given = wheels
-                        .iter()
-                        .any(|wheel| wheel.members.contains_key(&file.name));
-                    ensure(given, || {
-                        format!("no wheel has a member for file `{}`", file.name)
-                    })
+                    let given = wheels.iter().any(|wheel| wheel.members.contains_key(&file.name));
+                    ensure(given, || format!("no wheel has a member for file `{}`", file.name))
                 })
             }
-            Source::Path { path } => ensure(!path.as_os_str().is_empty(), || {
-                "a path source has an empty path".to_string()
-            }),
+            Source::Path { path } => {
+                ensure(!path.as_os_str().is_empty(), || "a path source has an empty path".to_string())
+            }
         }
     }
 }
@@ -260,22 +237,12 @@ impl Wheel {
     fn validate(&self, model: &Model) -> Result<(), String> {
         let package = &self.package;
         // Both become one argument of pip, so neither may look like an option or carry a marker or a URL.
-        ensure(is_plain_name(package), || {
-            format!("`{package}` is not a package name")
-        })?;
-        ensure(is_plain_name(&self.version), || {
-            format!("`{}` is not an exact version", self.version)
-        })?;
-        ensure(!self.members.is_empty(), || {
-            format!("wheel `{package}` has no member")
-        })?;
+        ensure(is_plain_name(package), || format!("`{package}` is not a package name"))?;
+        ensure(is_plain_name(&self.version), || format!("`{}` is not an exact version", self.version))?;
+        ensure(!self.members.is_empty(), || format!("wheel `{package}` has no member"))?;
         self.members.iter().try_for_each(|(file, member)| {
-            ensure(model.file(file).is_some(), || {
-                format!("wheel `{package}` speaks of an unknown file `{file}`")
-            })?;
-            ensure(!member.is_empty(), || {
-                format!("wheel `{package}` has an empty member name")
-            })
+            ensure(model.file(file).is_some(), || format!("wheel `{package}` speaks of an unknown file `{file}`"))?;
+            ensure(!member.is_empty(), || format!("wheel `{package}` has an empty member name"))
         })
     }
 }
@@ -283,12 +250,7 @@ impl Wheel {
 /// Safe as a file name, as a path segment of a URL and as an argument: starts with a letter or digit, at most 128 bytes.
 pub(crate) fn is_plain_name(name: &str) -> bool {
     let plain = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'_' | b'-');
-    name.len() <= 128
-        && name.bytes().all(plain)
-        && name
-            .bytes()
-            .next()
-            .is_some_and(|b| b.is_ascii_alphanumeric())
+    name.len() <= 128 && name.bytes().all(plain) && name.bytes().next().is_some_and(|b| b.is_ascii_alphanumeric())
 }
 
 fn ensure(holds: bool, what: impl FnOnce() -> String) -> Result<(), String> {
@@ -296,8 +258,5 @@ fn ensure(holds: bool, what: impl FnOnce() -> String) -> Result<(), String> {
 }
 
 fn wrong(place: &str, what: impl Into<String>) -> CatalogueError {
-    CatalogueError::Wrong {
-        place: format!("`{place}`"),
-        what: what.into(),
-    }
+    CatalogueError::Wrong { place: format!("`{place}`"), what: what.into() }
 }

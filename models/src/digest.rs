@@ -44,10 +44,7 @@ impl Hasher {
 
 /// Hashes a reader to its end. `go_on` sees the bytes read so far after each chunk; when it says false the result is
 /// `None`.
-pub(crate) fn hash(
-    mut from: impl Read,
-    mut go_on: impl FnMut(u64) -> bool,
-) -> io::Result<Option<(u64, Hasher)>> {
+pub(crate) fn hash(mut from: impl Read, mut go_on: impl FnMut(u64) -> bool) -> io::Result<Option<(u64, Hasher)>> {
     let mut hasher = Hasher::default();
     let mut chunk = vec![0; CHUNK_BYTES];
     let mut bytes = 0;
@@ -97,9 +94,7 @@ impl FromStr for Digest {
 
 impl<'de> Deserialize<'de> for Digest {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Digest, D::Error> {
-        String::deserialize(from)?
-            .parse()
-            .map_err(serde::de::Error::custom)
+        String::deserialize(from)?.parse().map_err(serde::de::Error::custom)
     }
 }
 
@@ -116,24 +111,13 @@ mod tests {
 
     #[test]
     fn what_is_not_64_hexadecimal_digits_is_no_digest() {
-        for text in [
-            "",
-            "e3b0",
-            &"g".repeat(64),
-            &"é".repeat(32),
-            &"+1".repeat(32),
-            &"0".repeat(65),
-        ] {
+        for text in ["", "e3b0", &"g".repeat(64), &"é".repeat(32), &"+1".repeat(32), &"0".repeat(65)] {
             assert!(text.parse::<Digest>().is_err(), "{text}");
         }
     }
 
     #[test]
     fn hashing_stops_when_told() {
-        assert!(
-            hash(io::repeat(0), |bytes| bytes < 1_000_000)
-                .unwrap()
-                .is_none()
-        );
+        assert!(hash(io::repeat(0), |bytes| bytes < 1_000_000).unwrap().is_none());
     }
 }

@@ -53,16 +53,10 @@ impl Home {
             .recursive(true)
             .mode(0o700)
             .create(&self.0)
-            .map_err(|source| HomeError::Make {
-                path: self.0.clone(),
-                source,
-            })
+            .map_err(|source| HomeError::Make { path: self.0.clone(), source })
     }
 
-    fn choose(
-        cloister_home: Option<OsString>,
-        user_home: Option<PathBuf>,
-    ) -> Result<Home, HomeError> {
+    fn choose(cloister_home: Option<OsString>, user_home: Option<PathBuf>) -> Result<Home, HomeError> {
         let given = |path: &PathBuf| !path.as_os_str().is_empty();
         let chosen = cloister_home.map(PathBuf::from).filter(given);
         let path = chosen.or_else(|| user_home.filter(given).map(|home| home.join(".cloister")));
@@ -76,10 +70,7 @@ mod tests {
 
     #[track_caller]
     fn check(cloister_home: Option<&str>, user_home: Option<&str>, expected: Option<&str>) {
-        let home = Home::choose(
-            cloister_home.map(OsString::from),
-            user_home.map(PathBuf::from),
-        );
+        let home = Home::choose(cloister_home.map(OsString::from), user_home.map(PathBuf::from));
         assert_eq!(home.ok(), expected.map(Home::at));
     }
 

@@ -28,17 +28,13 @@ pub struct Imported {
 #[derive(Debug, thiserror::Error)]
 pub enum ImportError {
     /// The name cannot be used.
-    #[error(
-        "`{name}` cannot be a model's name; use letters, digits, `.`, `_` and `-`, at most 128 of them"
-    )]
+    #[error("`{name}` cannot be a model's name; use letters, digits, `.`, `_` and `-`, at most 128 of them")]
     BadName {
         /// The name given.
         name: String,
     },
     /// An imported model of that name has other bytes.
-    #[error(
-        "another model is named `{name}`; choose another name, or run `cloister models rm {name}` first"
-    )]
+    #[error("another model is named `{name}`; choose another name, or run `cloister models rm {name}` first")]
     NameTaken {
         /// The name given.
         name: String,
@@ -102,30 +98,16 @@ impl Store {
     ) -> Result<Imported, ImportError> {
         let known = self.catalogue().get(name);
         let model = match known {
-            Some(model) => Model {
-                sources: vec![source(path)],
-                ..model.clone()
-            },
+            Some(model) => Model { sources: vec![source(path)], ..model.clone() },
             None => self.foreign(path, name, progress, cancel)?,
         };
         match self.pull(&model, &PullOptions::default(), progress, cancel) {
-            Ok(_) => Ok(Imported {
-                name: model.name,
-                files: model.files,
-                in_catalogue: known.is_some(),
-            }),
+            Ok(_) => Ok(Imported { name: model.name, files: model.files, in_catalogue: known.is_some() }),
             Err(PullError::AllSourcesFailed { attempts, .. }) => {
                 // One source, so one attempt, or two of which the second began from nothing.
-                let last = attempts
-                    .into_iter()
-                    .next_back()
-                    .expect("a source that failed left an attempt");
+                let last = attempts.into_iter().next_back().expect("a source that failed left an attempt");
                 let (path, name) = (path.to_path_buf(), model.name);
-                Err(ImportError::Rejected {
-                    path,
-                    name,
-                    error: Box::new(last.error),
-                })
+                Err(ImportError::Rejected { path, name, error: Box::new(last.error) })
             }
             Err(error) => Err(error.into()),
         }
@@ -140,42 +122,21 @@ impl Store {
         cancel: &AtomicBool,
     ) -> Result<Model, ImportError> {
         if !is_plain_name(name) {
-            return Err(ImportError::BadName {
-                name: name.to_string(),
-            });
+            return Err(ImportError::BadName { name: name.to_string() });
         }
         if path.is_dir() {
-            let known = self
-                .catalogue()
-                .models()
-                .iter()
-                .map(|model| model.name.clone())
-                .collect();
-            return Err(ImportError::ForeignDirectory {
-                path: path.to_path_buf(),
-                name: name.to_string(),
-                known,
-            });
+            let known = self.catalogue().models().iter().map(|model| model.name.clone()).collect();
+            return Err(ImportError::ForeignDirectory { path: path.to_path_buf(), name: name.to_string(), known });
         }
-        let io_failed = |source| ImportError::Io {
-            path: path.to_path_buf(),
-            source,
-        };
+        let io_failed = |source| ImportError::Io { path: path.to_path_buf(), source };
         if !is_gguf(path).map_err(io_failed)? {
-            return Err(ImportError::NotGguf {
-                path: path.to_path_buf(),
-            });
+            return Err(ImportError::NotGguf { path: path.to_path_buf() });
         }
         let file = File::open(path).map_err(io_failed)?;
         let bytes_total = file.metadata().map_err(io_failed)?.len();
         let file_name = format!("{name}.gguf");
         let hashed = hash(file, |bytes_done| {
-            progress(Progress {
-                file: &file_name,
-                bytes_done,
-                bytes_total,
-                origin: Origin::Path,
-            });
+            progress(Progress { file: &file_name, bytes_done, bytes_total, origin: Origin::Path });
             !cancel.load(Ordering::Relaxed)
         });
         let (bytes, hasher) = hashed.map_err(io_failed)?.ok_or(PullError::Cancelled)?;
@@ -185,11 +146,7 @@ impl Store {
             name: name.to_string(),
             role: Role::Chat,
             licence: "unknown".to_string(),
-            files: vec![ModelFile {
-                name: file_name,
-                bytes,
-                sha256,
-            }],
+            files: vec![ModelFile { name: file_name, bytes, sha256 }],
             sources: vec![source(path)],
         })
     }
@@ -197,18 +154,10 @@ impl Store {
     fn require_free_name(&self, name: &str, sha256: Digest) -> Result<(), ImportError> {
         let same = |file: &crate::WeightFile| file.sha256 == Some(sha256);
         let files = self.imported_files(name)?;
-        if files.iter().all(same) {
-            Ok(())
-        } else {
-            Err(ImportError::NameTaken {
-                name: name.to_string(),
-            })
-        }
+        if files.iter().all(same) { Ok(()) } else { Err(ImportError::NameTaken { name: name.to_string() }) }
     }
 }
 
 fn source(path: &Path) -> Source {
-    Source::Path {
-        path: path.to_path_buf(),
-    }
+    Source::Path { path: path.to_path_buf() }
 }

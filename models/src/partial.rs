@@ -45,19 +45,12 @@ impl Partial {
     pub(crate) fn try_lock(dir: &Path, want: &ModelFile) -> Result<Locked, PullError> {
         let path = dir.join(format!("{}.part", want.sha256));
         loop {
-            let opened = OpenOptions::new()
-                .read(true)
-                .write(true)
-                .create(true)
-                .truncate(false)
-                .open(&path);
+            let opened = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&path);
             let file = opened.map_err(|e| PullError::io("open", &path, e))?;
             match flock(&file, FlockOperation::NonBlockingLockExclusive) {
                 Ok(()) => {}
                 Err(Errno::WOULDBLOCK) => {
-                    return Ok(Locked::Busy {
-                        bytes_done: file.metadata().map_or(0, |m| m.len()),
-                    });
+                    return Ok(Locked::Busy { bytes_done: file.metadata().map_or(0, |m| m.len()) });
                 }
                 Err(Errno::INTR) => continue,
                 Err(e) => return Err(PullError::io("lock", &path, e.into())),
@@ -103,9 +96,7 @@ impl Partial {
     pub(crate) fn remove_scratch(&self) -> Result<(), PullError> {
         let scratch = self.scratch();
         match std::fs::remove_dir_all(&scratch) {
-            Err(e) if e.kind() != io::ErrorKind::NotFound => {
-                Err(PullError::io("remove", &scratch, e))
-            }
+            Err(e) if e.kind() != io::ErrorKind::NotFound => Err(PullError::io("remove", &scratch, e)),
             _ => Ok(()),
         }
     }
@@ -116,11 +107,7 @@ impl Partial {
     }
 
     /// Keeps the first `bytes` bytes and hashes those that are not hashed yet; `go_on` may stop it.
-    pub(crate) fn resume_at(
-        &mut self,
-        bytes: u64,
-        go_on: &mut dyn FnMut(u64) -> bool,
-    ) -> Result<(), PullError> {
+    pub(crate) fn resume_at(&mut self, bytes: u64, go_on: &mut dyn FnMut(u64) -> bool) -> Result<(), PullError> {
         let at = bytes.min(self.bytes_on_disk());
         if at == self.bytes_done && at == self.bytes_on_disk() {
             return Ok(());
@@ -128,13 +115,8 @@ impl Partial {
         self.bytes_done = 0;
         self.hasher = Hasher::default();
         let failed = |e| PullError::io("read", &self.path, e);
-        self.file
-            .set_len(at)
-            .and_then(|()| self.file.rewind())
-            .map_err(failed)?;
-        let (bytes, hasher) = hash(&self.file, go_on)
-            .map_err(failed)?
-            .ok_or(PullError::Cancelled)?;
+        self.file.set_len(at).and_then(|()| self.file.rewind()).map_err(failed)?;
+        let (bytes, hasher) = hash(&self.file, go_on).map_err(failed)?.ok_or(PullError::Cancelled)?;
         self.file.seek(SeekFrom::Start(bytes)).map_err(failed)?;
         self.bytes_done = bytes;
         self.hasher = hasher;
@@ -157,9 +139,7 @@ impl Partial {
             self.restart()?;
             return Err(FetchError::wrong_size(&self.want, bytes).into());
         }
-        self.file
-            .write_all(chunk)
-            .map_err(|e| self.write_failed(e))?;
+        self.file.write_all(chunk).map_err(|e| self.write_failed(e))?;
         self.hasher.update(chunk);
         self.bytes_done = bytes;
         Ok(())
@@ -174,18 +154,11 @@ impl Partial {
         if found != self.want.sha256 {
             self.restart()?;
             let (file, expected) = (self.want.name.clone(), self.want.sha256);
-            return Err(FetchError::HashMismatch {
-                file,
-                expected,
-                found,
-            }
-            .into());
+            return Err(FetchError::HashMismatch { file, expected, found }.into());
         }
         let blob = blobs.join(blob_name(self.want.sha256));
         let failed = |e| PullError::io("finish", &blob, e);
-        self.file
-            .set_permissions(PermissionsExt::from_mode(0o444))
-            .map_err(failed)?;
+        self.file.set_permissions(PermissionsExt::from_mode(0o444)).map_err(failed)?;
         self.file.sync_all().map_err(|e| self.write_failed(e))?;
         std::fs::rename(&self.path, &blob).map_err(failed)?;
         self.committed = true;
@@ -209,10 +182,7 @@ impl Partial {
     /// Makes the bytes durable, then writes down which wheels they came from.
     pub(crate) fn remember_wheels(&mut self, done: &[(Digest, u64)]) -> Result<(), PullError> {
         self.file.sync_data().map_err(|e| self.write_failed(e))?;
-        let text: String = done
-            .iter()
-            .map(|(sha256, bytes)| format!("{sha256} {bytes}\n"))
-            .collect();
+        let text: String = done.iter().map(|(sha256, bytes)| format!("{sha256} {bytes}\n")).collect();
         std::fs::write(&self.journal, text).map_err(|e| PullError::io("write", &self.journal, e))
     }
 

@@ -165,11 +165,7 @@ pub enum PullError {
 
 impl PullError {
     pub(crate) fn io(doing: &'static str, path: &Path, source: io::Error) -> PullError {
-        PullError::Io {
-            doing,
-            path: path.to_path_buf(),
-            source,
-        }
+        PullError::Io { doing, path: path.to_path_buf(), source }
     }
 }
 
@@ -185,19 +181,9 @@ impl Store {
         progress: &mut ProgressFn<'_>,
         cancel: &AtomicBool,
     ) -> Result<Pulled, PullError> {
-        let mut transfer = Transfer {
-            store: self,
-            options,
-            progress,
-            cancel,
-            origin: Origin::Store,
-        };
+        let mut transfer = Transfer { store: self, options, progress, cancel, origin: Origin::Store };
         let mut parts = self.missing_parts(model, &mut transfer)?;
-        let mut pulled = Pulled {
-            bytes_fetched: 0,
-            source: None,
-            attempts: Vec::new(),
-        };
+        let mut pulled = Pulled { bytes_fetched: 0, source: None, attempts: Vec::new() };
         let bytes_before: u64 = parts.iter().map(Partial::bytes_on_disk).sum();
         let bytes_wanted: u64 = parts.iter().map(|part| part.want().bytes).sum();
         self.require_space(&parts, 0)?;
@@ -214,10 +200,7 @@ impl Store {
         }
         if !parts.is_empty() {
             let model = model.name.clone();
-            return Err(PullError::AllSourcesFailed {
-                model,
-                attempts: pulled.attempts,
-            });
+            return Err(PullError::AllSourcesFailed { model, attempts: pulled.attempts });
         }
         self.link(&model.name, &model.files)?;
         Ok(pulled)
@@ -251,11 +234,7 @@ impl Store {
                 Err(Stop::Source(error)) => error,
             };
             let again = resumed && matches!(error, FetchError::HashMismatch { .. });
-            failures.push(Attempt {
-                source: source.label(),
-                error,
-                took: since.elapsed(),
-            });
+            failures.push(Attempt { source: source.label(), error, took: since.elapsed() });
             if !again {
                 break;
             }
@@ -264,11 +243,7 @@ impl Store {
     }
 
     /// Locks a partial file for each file that is not here yet, waiting for other processes where they are at it.
-    fn missing_parts(
-        &self,
-        model: &Model,
-        transfer: &mut Transfer<'_, '_>,
-    ) -> Result<Vec<Partial>, PullError> {
+    fn missing_parts(&self, model: &Model, transfer: &mut Transfer<'_, '_>) -> Result<Vec<Partial>, PullError> {
         // Everybody locks in the order of the hashes, so that two pulls never wait for each other.
         let mut files: Vec<_> = model.files.iter().collect();
         files.sort_by_key(|file| file.sha256);
@@ -298,16 +273,10 @@ impl Store {
         let path = self.partial_dir();
         let missing = |part: &Partial| part.want().bytes.saturating_sub(part.bytes_on_disk());
         let missing_bytes: u64 = parts.iter().map(missing).sum();
-        let free_bytes = self
-            .free_bytes(&path)
-            .map_err(|e| PullError::io("ask for the free space of", &path, e))?;
+        let free_bytes = self.free_bytes(&path).map_err(|e| PullError::io("ask for the free space of", &path, e))?;
         let needed_bytes = missing_bytes + scratch_bytes;
         if missing_bytes > 0 && free_bytes < needed_bytes {
-            return Err(PullError::NoSpace {
-                path,
-                needed_bytes,
-                free_bytes,
-            });
+            return Err(PullError::NoSpace { path, needed_bytes, free_bytes });
         }
         Ok(())
     }
@@ -317,33 +286,18 @@ impl Transfer<'_, '_> {
     /// Reports how far a file is.
     pub(crate) fn tell(&mut self, file: &crate::ModelFile, bytes_done: u64) {
         let (bytes_total, origin) = (file.bytes, self.origin);
-        (self.progress)(Progress {
-            file: &file.name,
-            bytes_done,
-            bytes_total,
-            origin,
-        });
+        (self.progress)(Progress { file: &file.name, bytes_done, bytes_total, origin });
     }
 
     /// Stops the pull when the caller has said so.
     pub(crate) fn check_cancel(&self) -> Result<(), PullError> {
-        if self.cancel.load(Ordering::Relaxed) {
-            Err(PullError::Cancelled)
-        } else {
-            Ok(())
-        }
+        if self.cancel.load(Ordering::Relaxed) { Err(PullError::Cancelled) } else { Ok(()) }
     }
 }
 
 impl fmt::Display for Attempt {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "{}: {} (after {:.1} s)",
-            self.source,
-            self.error,
-            self.took.as_secs_f64()
-        )
+        write!(f, "{}: {} (after {:.1} s)", self.source, self.error, self.took.as_secs_f64())
     }
 }
 
@@ -364,8 +318,6 @@ struct Told<'a>(&'a [Attempt]);
 
 impl fmt::Display for Told<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0
-            .iter()
-            .try_for_each(|attempt| write!(f, "\n  {attempt}"))
+        self.0.iter().try_for_each(|attempt| write!(f, "\n  {attempt}"))
     }
 }

@@ -61,9 +61,7 @@ pub enum PathError {
         model: String,
     },
     /// The file in the store does not have the size it must have.
-    #[error(
-        "file `{file}` of model `{model}` is damaged; run `cloister models pull {model}` to fetch it again"
-    )]
+    #[error("file `{file}` of model `{model}` is damaged; run `cloister models pull {model}` to fetch it again")]
     Damaged {
         /// The model.
         model: String,
@@ -87,9 +85,7 @@ pub enum ResolveError {
     #[error(transparent)]
     Path(#[from] PathError),
     /// The bytes of an imported model have gone.
-    #[error(
-        "{path} of the imported model `{name}` has gone; run `cloister models rm {name}` and import it again"
-    )]
+    #[error("{path} of the imported model `{name}` has gone; run `cloister models rm {name}` and import it again")]
     Gone {
         /// The model.
         name: String,
@@ -116,31 +112,20 @@ impl Store {
     /// Where a file of a model is. Looks at the file's size and not at its bytes; for those see [`Store::verify`].
     pub fn path(&self, model: &Model, file: &str) -> Result<PathBuf, PathError> {
         let Some(wanted) = model.file(file) else {
-            return Err(PathError::NoSuchFile {
-                model: model.name.clone(),
-                file: file.to_string(),
-            });
+            return Err(PathError::NoSuchFile { model: model.name.clone(), file: file.to_string() });
         };
         let path = self.model_dir().join(&model.name).join(file);
         let shown = link_digest(&path);
         match std::fs::metadata(&path) {
             Ok(there) if there.len() == wanted.bytes && shown == Some(wanted.sha256) => Ok(path),
-            Ok(_) => Err(PathError::Damaged {
-                model: model.name.clone(),
-                file: file.to_string(),
-            }),
-            Err(_) => Err(PathError::NotHere {
-                model: model.name.clone(),
-            }),
+            Ok(_) => Err(PathError::Damaged { model: model.name.clone(), file: file.to_string() }),
+            Err(_) => Err(PathError::NotHere { model: model.name.clone() }),
         }
     }
 
     /// Finds what a person meant: a model of the catalogue, an imported one, or a path to a .gguf file.
     pub fn resolve(&self, name_or_path: &str) -> Result<Weights, ResolveError> {
-        let io_failed = |e: StoreError| ResolveError::Io {
-            path: self.model_dir(),
-            source: io::Error::other(e),
-        };
+        let io_failed = |e: StoreError| ResolveError::Io { path: self.model_dir(), source: io::Error::other(e) };
         if let Some(model) = self.catalogue().get(name_or_path) {
             return Ok(self.weights(model)?);
         }
@@ -148,51 +133,26 @@ impl Store {
         if imported.iter().any(|name| name == name_or_path) {
             let files = self.imported_files(name_or_path).map_err(io_failed)?;
             if let Some(gone) = files.iter().find(|file| !file.path.exists()) {
-                return Err(ResolveError::Gone {
-                    name: name_or_path.to_string(),
-                    path: gone.path.clone(),
-                });
+                return Err(ResolveError::Gone { name: name_or_path.to_string(), path: gone.path.clone() });
             }
-            return Ok(Weights {
-                name: name_or_path.to_string(),
-                role: Role::Chat,
-                files,
-            });
+            return Ok(Weights { name: name_or_path.to_string(), role: Role::Chat, files });
         }
         let path = Path::new(name_or_path);
         if path.is_file() {
             return outside(path);
         }
-        let known = self
-            .catalogue()
-            .models()
-            .iter()
-            .map(|model| model.name.clone())
-            .chain(imported)
-            .collect();
-        Err(ResolveError::Unknown {
-            asked: name_or_path.to_string(),
-            known,
-        })
+        let known = self.catalogue().models().iter().map(|model| model.name.clone()).chain(imported).collect();
+        Err(ResolveError::Unknown { asked: name_or_path.to_string(), known })
     }
 
     /// The files of a model that is here as a whole.
     pub fn weights(&self, model: &Model) -> Result<Weights, PathError> {
         let file = |file: &ModelFile| {
             let (name, bytes, sha256) = (file.name.clone(), file.bytes, Some(file.sha256));
-            self.path(model, &name).map(|path| WeightFile {
-                name,
-                path,
-                bytes,
-                sha256,
-            })
+            self.path(model, &name).map(|path| WeightFile { name, path, bytes, sha256 })
         };
         let files = model.files.iter().map(file).collect::<Result<_, _>>()?;
-        Ok(Weights {
-            name: model.name.clone(),
-            role: model.role,
-            files,
-        })
+        Ok(Weights { name: model.name.clone(), role: model.role, files })
     }
 }
 
@@ -207,31 +167,16 @@ pub(crate) fn is_gguf(path: &Path) -> io::Result<bool> {
 }
 
 fn outside(path: &Path) -> Result<Weights, ResolveError> {
-    let io_failed = |source| ResolveError::Io {
-        path: path.to_path_buf(),
-        source,
-    };
+    let io_failed = |source| ResolveError::Io { path: path.to_path_buf(), source };
     if !is_gguf(path).map_err(io_failed)? {
-        return Err(ResolveError::NotGguf {
-            path: path.to_path_buf(),
-        });
+        return Err(ResolveError::NotGguf { path: path.to_path_buf() });
     }
-    let lossy =
-        |part: Option<&std::ffi::OsStr>| part.unwrap_or_default().to_string_lossy().into_owned();
+    let lossy = |part: Option<&std::ffi::OsStr>| part.unwrap_or_default().to_string_lossy().into_owned();
     let mut file_name = lossy(path.file_name());
     if !file_name.ends_with(".gguf") {
         file_name.push_str(".gguf");
     }
     let bytes = std::fs::metadata(path).map_err(io_failed)?.len();
-    let file = WeightFile {
-        name: file_name,
-        path: path.to_path_buf(),
-        bytes,
-        sha256: None,
-    };
-    Ok(Weights {
-        name: lossy(path.file_stem()),
-        role: Role::Chat,
-        files: vec![file],
-    })
+    let file = WeightFile { name: file_name, path: path.to_path_buf(), bytes, sha256: None };
+    Ok(Weights { name: lossy(path.file_stem()), role: Role::Chat, files: vec![file] })
 }

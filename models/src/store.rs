@@ -34,9 +34,7 @@ pub struct Store {
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
     /// A file of the store could not be read or written.
-    #[error(
-        "cannot {doing} {path} in the model store: {source}; check its owner and rights, or set CLOISTER_HOME"
-    )]
+    #[error("cannot {doing} {path} in the model store: {source}; check its owner and rights, or set CLOISTER_HOME")]
     Io {
         /// What was being done, as a verb.
         doing: &'static str,
@@ -46,9 +44,7 @@ pub enum StoreError {
         source: io::Error,
     },
     /// A model was to be shown and one of its files has gone meanwhile.
-    #[error(
-        "file `{file}` of model `{model}` was removed by another process meanwhile; pull the model again"
-    )]
+    #[error("file `{file}` of model `{model}` was removed by another process meanwhile; pull the model again")]
     Vanished {
         /// The model.
         model: String,
@@ -87,17 +83,9 @@ impl Store {
     /// Opens the store of a home with the built-in catalogue, and makes its directories where they are missing.
     pub fn open(home: &Home) -> Result<Store, StoreError> {
         let root = home.join("store");
-        let failed = |source| StoreError::Io {
-            doing: "make",
-            path: root.clone(),
-            source,
-        };
+        let failed = |source| StoreError::Io { doing: "make", path: root.clone(), source };
         home.make().map_err(|e| failed(io::Error::other(e)))?;
-        let store = Store {
-            root: root.clone(),
-            catalogue: Catalogue::builtin(),
-            free_bytes: free_bytes_of,
-        };
+        let store = Store { root: root.clone(), catalogue: Catalogue::builtin(), free_bytes: free_bytes_of };
         for dir in [store.blob_dir(), store.model_dir(), store.partial_dir()] {
             std::fs::create_dir_all(dir).map_err(failed)?;
         }
@@ -121,24 +109,12 @@ impl Store {
 
     /// Every model of the catalogue, here or not, then every imported one.
     pub fn list(&self) -> Result<Vec<Entry>, StoreError> {
-        let mut entries: Vec<Entry> = self
-            .catalogue
-            .models()
-            .iter()
-            .map(|model| self.entry(model))
-            .collect();
+        let mut entries: Vec<Entry> = self.catalogue.models().iter().map(|model| self.entry(model)).collect();
         for name in self.imported()? {
             let files = self.imported_files(&name)?;
             let present = files.iter().all(|file| file.path.exists());
             let bytes = files.iter().map(|file| file.bytes).sum();
-            entries.push(Entry {
-                name,
-                role: Role::Chat,
-                licence: None,
-                present,
-                bytes,
-                partial_bytes: 0,
-            });
+            entries.push(Entry { name, role: Role::Chat, licence: None, present, bytes, partial_bytes: 0 });
         }
         Ok(entries)
     }
@@ -148,14 +124,8 @@ impl Store {
     pub fn remove(&self, name: &str) -> Result<Removed, StoreError> {
         let _lock = self.lock()?;
         let dir = self.model_dir().join(name);
-        let mut removed = Removed {
-            bytes_freed: 0,
-            was_here: is_plain_name(name) && dir.is_dir(),
-        };
-        let in_catalogue = self
-            .catalogue
-            .get(name)
-            .map_or(&[][..], |model| &model.files);
+        let mut removed = Removed { bytes_freed: 0, was_here: is_plain_name(name) && dir.is_dir() };
+        let in_catalogue = self.catalogue.get(name).map_or(&[][..], |model| &model.files);
         // An interrupted pull may have left a blob that no model shows yet.
         let mut blobs: BTreeSet<Digest> = in_catalogue.iter().map(|file| file.sha256).collect();
         if removed.was_here {
@@ -204,18 +174,13 @@ impl Store {
     /// Shows a model whose files are all here: a directory of links, made aside and renamed into place.
     pub(crate) fn link(&self, name: &str, files: &[ModelFile]) -> Result<(), StoreError> {
         let shown = self.model_dir().join(name);
-        let right = |file: &ModelFile| {
-            self.has(file) && link_digest(&shown.join(&file.name)) == Some(file.sha256)
-        };
+        let right = |file: &ModelFile| self.has(file) && link_digest(&shown.join(&file.name)) == Some(file.sha256);
         if files.iter().all(right) {
             return Ok(());
         }
         let _lock = self.lock()?;
         if let Some(file) = files.iter().find(|file| !self.has(file)) {
-            return Err(StoreError::Vanished {
-                model: name.to_string(),
-                file: file.name.clone(),
-            });
+            return Err(StoreError::Vanished { model: name.to_string(), file: file.name.clone() });
         }
         let aside = self.partial_dir().join(format!("{name}.links"));
         let made = || -> io::Result<()> {
@@ -240,9 +205,7 @@ impl Store {
     /// The names of the imported models.
     pub(crate) fn imported(&self) -> Result<Vec<String>, StoreError> {
         let mut names = self.shown()?;
-        names.retain(|name| {
-            self.catalogue.get(name).is_none() && self.model_dir().join(name).is_dir()
-        });
+        names.retain(|name| self.catalogue.get(name).is_none() && self.model_dir().join(name).is_dir());
         Ok(names)
     }
 
@@ -253,12 +216,7 @@ impl Store {
             let path = dir.join(&name);
             let sha256 = Some(link_digest(&path)?);
             let bytes = std::fs::metadata(&path).map_or(0, |m| m.len());
-            Some(WeightFile {
-                name,
-                path,
-                bytes,
-                sha256,
-            })
+            Some(WeightFile { name, path, bytes, sha256 })
         };
         Ok(names_in(&dir)?.into_iter().filter_map(file).collect())
     }
@@ -282,10 +240,7 @@ impl Store {
     }
 
     fn linked(&self, dir: &Path) -> Result<BTreeSet<Digest>, StoreError> {
-        Ok(names_in(dir)?
-            .iter()
-            .filter_map(|name| link_digest(&dir.join(name)))
-            .collect())
+        Ok(names_in(dir)?.iter().filter_map(|name| link_digest(&dir.join(name))).collect())
     }
 
     /// Makes a shown model vanish in one step, then removes it.
@@ -329,12 +284,7 @@ impl Store {
 /// The hash that a link of a model stands for: its target's name carries it.
 pub(crate) fn link_digest(link: &Path) -> Option<Digest> {
     let target = std::fs::read_link(link).ok()?;
-    target
-        .file_name()?
-        .to_str()?
-        .strip_prefix("sha256-")?
-        .parse()
-        .ok()
+    target.file_name()?.to_str()?.strip_prefix("sha256-")?.parse().ok()
 }
 
 /// The plain names in a directory, sorted; none where there is no directory.
@@ -345,10 +295,7 @@ fn names_in(dir: &Path) -> Result<Vec<String>, StoreError> {
         Err(e) => return Err(failed("list", dir, e)),
     };
     let name = |entry: io::Result<std::fs::DirEntry>| entry.ok()?.file_name().into_string().ok();
-    let mut names: Vec<String> = entries
-        .filter_map(name)
-        .filter(|name| is_plain_name(name))
-        .collect();
+    let mut names: Vec<String> = entries.filter_map(name).filter(|name| is_plain_name(name)).collect();
     names.sort();
     Ok(names)
 }
@@ -359,9 +306,5 @@ fn free_bytes_of(path: &Path) -> io::Result<u64> {
 }
 
 fn failed(doing: &'static str, path: &Path, source: io::Error) -> StoreError {
-    StoreError::Io {
-        doing,
-        path: path.to_path_buf(),
-        source,
-    }
+    StoreError::Io { doing, path: path.to_path_buf(), source }
 }

@@ -97,15 +97,10 @@ impl Store {
         } else if let Some(model) = self.catalogue().get(name) {
             model.files.iter().map(Expected::known).collect()
         } else {
-            self.imported_files(name)?
-                .into_iter()
-                .filter_map(Expected::imported)
-                .collect()
+            self.imported_files(name)?.into_iter().filter_map(Expected::imported).collect()
         };
         if expected.is_empty() {
-            return Err(VerifyError::NotHere {
-                name: name.to_string(),
-            });
+            return Err(VerifyError::NotHere { name: name.to_string() });
         }
         let mut checks = Vec::new();
         for file in expected {
@@ -115,11 +110,7 @@ impl Store {
                 Err(e) if e.kind() == io::ErrorKind::NotFound => Verdict::Missing,
                 Err(e) => Verdict::Unreadable(e),
             };
-            checks.push(FileCheck {
-                file: file.name,
-                path,
-                verdict,
-            });
+            checks.push(FileCheck { file: file.name, path, verdict });
         }
         Ok(checks)
     }
@@ -127,19 +118,11 @@ impl Store {
 
 impl Expected {
     fn known(file: &ModelFile) -> Expected {
-        Expected {
-            name: file.name.clone(),
-            bytes: Some(file.bytes),
-            sha256: file.sha256,
-        }
+        Expected { name: file.name.clone(), bytes: Some(file.bytes), sha256: file.sha256 }
     }
 
     fn imported(file: WeightFile) -> Option<Expected> {
-        Some(Expected {
-            name: file.name,
-            bytes: None,
-            sha256: file.sha256?,
-        })
+        Some(Expected { name: file.name, bytes: None, sha256: file.sha256? })
     }
 }
 
@@ -156,12 +139,7 @@ fn judge(
         return Ok(Some(Verdict::WrongSize { expected, found }));
     }
     let hashed = hash(file, |bytes_done| {
-        progress(Progress {
-            file: &expected.name,
-            bytes_done,
-            bytes_total: found,
-            origin: Origin::Store,
-        });
+        progress(Progress { file: &expected.name, bytes_done, bytes_total: found, origin: Origin::Store });
         !cancel.load(Ordering::Relaxed)
     })?;
     let Some((_, hasher)) = hashed else {
@@ -169,9 +147,5 @@ fn judge(
     };
     let found = hasher.digest();
     let expected = expected.sha256;
-    Ok(Some(if expected == found {
-        Verdict::Good
-    } else {
-        Verdict::WrongHash { expected, found }
-    }))
+    Ok(Some(if expected == found { Verdict::Good } else { Verdict::WrongHash { expected, found } }))
 }

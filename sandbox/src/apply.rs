@@ -273,7 +273,12 @@ fn draw_up(root: &OwnedFd, repo: PathBuf, plans: &[Plan<'_>], transaction: &str)
     Ok(Journal { owner: Owner::me(), repo, phase: Phase::Preparing, dirs, steps })
 }
 
-fn prepare(root: &OwnedFd, journal: &Journal, plans: &[Plan<'_>], observe: &mut dyn FnMut(&str)) -> Result<(), ApplyError> {
+fn prepare(
+    root: &OwnedFd,
+    journal: &Journal,
+    plans: &[Plan<'_>],
+    observe: &mut dyn FnMut(&str),
+) -> Result<(), ApplyError> {
     for dir in &journal.dirs {
         observe("directory");
         make_dir(root, dir).map_err(failed("make", dir))?;
@@ -328,7 +333,10 @@ mod tests {
             for entry in fs::read_dir(at).expect("read").flatten() {
                 let path = entry.path();
                 let is_dir = path.is_dir();
-                found.insert(path.strip_prefix(dir).expect("below").to_owned(), (!is_dir).then(|| fs::read(&path).expect("read")));
+                found.insert(
+                    path.strip_prefix(dir).expect("below").to_owned(),
+                    (!is_dir).then(|| fs::read(&path).expect("read")),
+                );
                 waiting.extend(is_dir.then_some(path));
             }
         }

@@ -70,7 +70,8 @@ pub(crate) fn open_root(path: &Path) -> io::Result<OwnedFd> {
 }
 
 fn open_at(dir: &OwnedFd, name: &OsStr, flags: OFlags, mode: Mode) -> Result<OwnedFd, Errno> {
-    let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS | ResolveFlags::NO_XDEV;
+    let resolve =
+        ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS | ResolveFlags::NO_XDEV;
     loop {
         match rustix::fs::openat2(dir, name, flags | OFlags::CLOEXEC, mode, resolve) {
             // The kernel asks for another try when a rename elsewhere made it unsure.

@@ -26,8 +26,18 @@ const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
 const DEVICES: [&str; 6] = ["null", "zero", "full", "random", "urandom", "tty"];
 /// What programs below /usr expect in /etc, where it exists and everybody may read it.
 const FROM_ETC: [&str; 12] = [
-    "alternatives", "ssl/certs", "ssl/openssl.cnf", "ld.so.cache", "ld.so.conf", "ld.so.conf.d", "protocols", "services",
-    "mime.types", "perl", "maven", "python3",
+    "alternatives",
+    "ssl/certs",
+    "ssl/openssl.cnf",
+    "ld.so.cache",
+    "ld.so.conf",
+    "ld.so.conf.d",
+    "protocols",
+    "services",
+    "mime.types",
+    "perl",
+    "maven",
+    "python3",
 ];
 /// As [`FROM_ETC`], by how the name begins.
 const FROM_ETC_PREFIX: [&str; 2] = ["java-", "python3."];
@@ -35,10 +45,30 @@ const FROM_ETC_PREFIX: [&str; 2] = ["java-", "python3."];
 const USR_LINKS: [&str; 5] = ["bin", "sbin", "lib", "lib64", "lib32"];
 
 const MASKED: [&str; 24] = [
-    "/proc/acpi", "/proc/asound", "/proc/kcore", "/proc/keys", "/proc/key-users", "/proc/latency_stats", "/proc/timer_list",
-    "/proc/timer_stats", "/proc/sched_debug", "/proc/scsi", "/proc/kmsg", "/proc/kallsyms", "/proc/kpagecount",
-    "/proc/kpageflags", "/proc/kpagecgroup", "/proc/pagetypeinfo", "/proc/slabinfo", "/proc/vmallocinfo", "/proc/iomem",
-    "/proc/ioports", "/proc/interrupts", "/proc/modules", "/proc/mtrr", "/proc/pressure",
+    "/proc/acpi",
+    "/proc/asound",
+    "/proc/kcore",
+    "/proc/keys",
+    "/proc/key-users",
+    "/proc/latency_stats",
+    "/proc/timer_list",
+    "/proc/timer_stats",
+    "/proc/sched_debug",
+    "/proc/scsi",
+    "/proc/kmsg",
+    "/proc/kallsyms",
+    "/proc/kpagecount",
+    "/proc/kpageflags",
+    "/proc/kpagecgroup",
+    "/proc/pagetypeinfo",
+    "/proc/slabinfo",
+    "/proc/vmallocinfo",
+    "/proc/iomem",
+    "/proc/ioports",
+    "/proc/interrupts",
+    "/proc/modules",
+    "/proc/mtrr",
+    "/proc/pressure",
 ];
 const READ_ONLY: [&str; 7] =
     ["/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger", "/proc/driver", "/proc/tty"];
@@ -134,7 +164,10 @@ fn etc(id: u32) -> [(&'static str, String); 5] {
     let root = if id == 0 { "" } else { "root:x:0:0:root:/:/usr/sbin/nologin\n" };
     let root_group = if id == 0 { "" } else { "root:x:0:\n" };
     [
-        ("passwd", format!("agent:x:{id}:{id}:agent:{HOME}:/bin/sh\n{root}nobody:x:65534:65534:nobody:/:/usr/sbin/nologin\n")),
+        (
+            "passwd",
+            format!("agent:x:{id}:{id}:agent:{HOME}:/bin/sh\n{root}nobody:x:65534:65534:nobody:/:/usr/sbin/nologin\n"),
+        ),
         ("group", format!("agent:x:{id}:\n{root_group}nogroup:x:65534:\n")),
         ("hosts", "127.0.0.1 localhost box\n::1 localhost\n".into()),
         ("hostname", "box\n".into()),
@@ -155,7 +188,14 @@ fn host_etc() -> Vec<PathBuf> {
 }
 
 /// The whole `config.json` for one job.
-pub(crate) fn config(job: &Job, cwd: &RelPath, limits: &Limits, footing: &Footing, ids: &Ids, places: &Places) -> Value {
+pub(crate) fn config(
+    job: &Job,
+    cwd: &RelPath,
+    limits: &Limits,
+    footing: &Footing,
+    ids: &Ids,
+    places: &Places,
+) -> Value {
     let id = ids.inside();
     let (uid_mappings, gid_mappings) = ids.mappings();
     let namespaces = ["pid", "network", "ipc", "uts", "mount", "user", "cgroup"].map(|kind| json!({ "type": kind }));
@@ -245,12 +285,8 @@ fn resources(limits: &Limits) -> Value {
 }
 
 fn mounts(limits: &Limits, ids: &Ids, places: &Places) -> Vec<Value> {
-    let mount = |to: &str, kind: &str, from: &str, options: &[&str]| {
-        json!({ "destination": to, "type": kind, "source": from, "options": options })
-    };
-    let bind = |from: &Path, to: &Path, options: &[&str]| {
-        json!({ "destination": to, "type": "bind", "source": from, "options": options })
-    };
+    let mount = |to: &str, kind: &str, from: &str, options: &[&str]| json!({ "destination": to, "type": kind, "source": from, "options": options });
+    let bind = |from: &Path, to: &Path, options: &[&str]| json!({ "destination": to, "type": "bind", "source": from, "options": options });
     let size = format!("size={}", limits.tmp_bytes_max);
     let read_only = ["rbind", "ro", "nosuid", "nodev"];
     let mut mounts = vec![
@@ -269,7 +305,8 @@ fn mounts(limits: &Limits, ids: &Ids, places: &Places) -> Vec<Value> {
     mounts.extend(from_etc.map(|host| bind(&host, &host, &read_only)));
     mounts.push(mount("/tmp", "tmpfs", "tmp", &["nosuid", "nodev", "mode=1777", &size]));
     let id = ids.inside();
-    let home = ["nosuid".into(), "nodev".into(), "mode=755".into(), format!("uid={id}"), format!("gid={id}"), size.clone()];
+    let home =
+        ["nosuid".into(), "nodev".into(), "mode=755".into(), format!("uid={id}"), format!("gid={id}"), size.clone()];
     mounts.push(mount(HOME, "tmpfs", "home", &home.each_ref().map(String::as_str)));
     // After /tmp and the home directory, because tools may lie in there.
     mounts.extend(places.shown.iter().map(|(host, inside)| bind(host, inside, &read_only)));
@@ -278,9 +315,7 @@ fn mounts(limits: &Limits, ids: &Ids, places: &Places) -> Vec<Value> {
 }
 
 fn overlay(places: &Places) -> Value {
-    let escape = |path: PathBuf| {
-        path.to_string_lossy().replace('\\', "\\\\").replace(':', "\\:").replace(',', "\\,")
-    };
+    let escape = |path: PathBuf| path.to_string_lossy().replace('\\', "\\\\").replace(':', "\\:").replace(',', "\\,");
     let options = [
         "nosuid".to_owned(),
         "nodev".to_owned(),

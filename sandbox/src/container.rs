@@ -117,7 +117,10 @@ impl Frame {
         let bundle_dir = bundle_dir(&self.dir);
         let visible = [self.dir.as_path(), &self.footing.runtime.path];
         let place = if bundle::is_staged(self.footing.mapping) {
-            Some(stage::place(&visible).ok_or_else(|| RunError::Runtime { reason: "no directory for the stage".into() })?)
+            Some(
+                stage::place(&visible)
+                    .ok_or_else(|| RunError::Runtime { reason: "no directory for the stage".into() })?,
+            )
         } else {
             None
         };
@@ -181,7 +184,12 @@ impl Frame {
     }
 
     /// Waits for the runtime; stops the whole tree when the watch says so.
-    fn wait(&self, mut child: Child, name: &str, watch: &mut Watch<'_>) -> Result<(ExitStatus, Option<Ending>), RunError> {
+    fn wait(
+        &self,
+        mut child: Child,
+        name: &str,
+        watch: &mut Watch<'_>,
+    ) -> Result<(ExitStatus, Option<Ending>), RunError> {
         loop {
             if let Some(status) = child.try_wait().map_err(io_error("wait for the OCI runtime"))? {
                 return Ok((status, None));

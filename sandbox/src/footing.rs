@@ -50,8 +50,7 @@ impl fmt::Display for Footing {
 
 /// The footings worth a try, best first.
 pub(crate) fn candidates(chosen: Option<&Path>) -> Vec<Footing> {
-    let mappings: &[Mapping] =
-        if is_root() { &[Mapping::Idmapped, Mapping::Owner] } else { &[Mapping::Rootless] };
+    let mappings: &[Mapping] = if is_root() { &[Mapping::Idmapped, Mapping::Owner] } else { &[Mapping::Rootless] };
     // A box without control groups is weaker than one under another runtime, so it comes after all of these.
     let cgroups: &[bool] = if is_root() { &[true, false] } else { &[false] };
     let runtimes: Vec<_> = Runtime::find(chosen).into_iter().map(|runtime| (runtime.can_keep(), runtime)).collect();
@@ -140,7 +139,8 @@ impl Ids {
 
     /// `linux.uidMappings` and `linux.gidMappings`.
     pub(crate) fn mappings(&self) -> (Value, Value) {
-        let line = |inside: u32, outside: u32, size: u32| json!({ "containerID": inside, "hostID": outside, "size": size });
+        let line =
+            |inside: u32, outside: u32, size: u32| json!({ "containerID": inside, "hostID": outside, "size": size });
         let map = |agent: u32| {
             let mut lines = vec![line(self.inside(), agent, 1)];
             if self.mapping != Mapping::Rootless {
@@ -181,10 +181,7 @@ mod tests {
     #[test]
     fn the_owner_of_the_repository_is_the_boxs_user_and_nobody_else_is() {
         check(0, "0 1900000001 1\n1900000000 1900000000 1\n1 1900000003 65535\n");
-        check(
-            1000,
-            "1000 1900000001 1\n1900000000 1900000000 1\n0 1900000002 1000\n1001 1900001003 64535\n",
-        );
+        check(1000, "1000 1900000001 1\n1900000000 1900000000 1\n0 1900000002 1000\n1001 1900001003 64535\n");
         check(65_535, "65535 1900000001 1\n1900000000 1900000000 1\n0 1900000002 65535\n");
         check(200_000, "200000 1900000001 1\n1900000000 1900000000 1\n0 1900000002 65536\n");
     }

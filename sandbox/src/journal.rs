@@ -104,7 +104,8 @@ pub(crate) fn recover_those(journals: &Path, is_ours: impl Fn(&Owner) -> bool) -
         let failed = |source| RecoverError::Io { repo: journal.repo.clone(), source };
         let root = beneath::open_root(&journal.repo).map_err(failed)?;
         let finished = journal.phase == Phase::Committed;
-        let conflicts = if finished { journal.commit(&root, &mut |_| {}) } else { journal.undo(&root).map(|()| Vec::new()) };
+        let conflicts =
+            if finished { journal.commit(&root, &mut |_| {}) } else { journal.undo(&root).map(|()| Vec::new()) };
         let conflicts = conflicts.map_err(failed)?;
         fs::remove_file(&path).map_err(failed)?;
         recovered.push(Recovered { repo: journal.repo, finished, conflicts });

@@ -32,7 +32,9 @@ pub enum PathError {
     #[error("the path {0:?} contains a NUL byte")]
     Nul(PathBuf),
     /// The path or a part of it is longer than a file system stores.
-    #[error("the path of {bytes} bytes and {depth} parts is longer than {PATH_BYTES_MAX} bytes, {DEPTH_MAX} parts of {NAME_BYTES_MAX} bytes each")]
+    #[error(
+        "the path of {bytes} bytes and {depth} parts is longer than {PATH_BYTES_MAX} bytes, {DEPTH_MAX} parts of {NAME_BYTES_MAX} bytes each"
+    )]
     Long {
         /// Length of the path in bytes.
         bytes: usize,

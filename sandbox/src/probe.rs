@@ -53,7 +53,8 @@ pub enum State {
 
 /// Looks around, then opens a box over a small repository below `state` and closes it again.
 pub fn probe(state: &Path, runtime: Option<&Path>) -> Probe {
-    let runtimes = Runtime::find(runtime).into_iter().map(|it| (it.version(), it)).map(|(version, it)| (it, version)).collect();
+    let runtimes =
+        Runtime::find(runtime).into_iter().map(|it| (it.version(), it)).map(|(version, it)| (it, version)).collect();
     let mut probe = Probe {
         runtimes,
         root: is_root(),
@@ -77,7 +78,8 @@ fn try_box(state: &Path, runtime: Option<&Path>) -> Result<Footing, OpenError> {
     let at_state = |source| OpenError::State { what: "write in", path: state.to_owned(), source };
     fs::create_dir_all(state).map_err(at_state)?;
     let repo = tempfile::Builder::new().prefix(".probe-").tempdir_in(state).map_err(at_state)?;
-    let spec = BoxSpec { label: "probe".into(), runtime: runtime.map(Path::to_owned), ..BoxSpec::new(repo.path(), state) };
+    let spec =
+        BoxSpec { label: "probe".into(), runtime: runtime.map(Path::to_owned), ..BoxSpec::new(repo.path(), state) };
     let sandbox = Sandbox::open(spec)?;
     let footing = sandbox.footing().clone();
     sandbox.close().map_err(at_state)?;
@@ -88,9 +90,13 @@ impl Probe {
     fn judge(&self, failure: Option<String>) -> Vec<Finding> {
         let finding = |state, what, told: String, remedy| Finding { state, what, told, remedy };
         let mut findings = Vec::new();
-        let names: Vec<String> = self.runtimes.iter().map(|(runtime, version)| {
-            format!("{} ({})", runtime.path.display(), version.as_deref().unwrap_or("silent about its version"))
-        }).collect();
+        let names: Vec<String> = self
+            .runtimes
+            .iter()
+            .map(|(runtime, version)| {
+                format!("{} ({})", runtime.path.display(), version.as_deref().unwrap_or("silent about its version"))
+            })
+            .collect();
         findings.push(if names.is_empty() {
             finding(State::Broken, "OCI runtime", "none".into(), "install one; on Debian: apt-get install runc")
         } else {
@@ -117,10 +123,19 @@ impl Probe {
         findings.push(match &self.footing {
             Some(footing) => {
                 let weak = footing.mapping == Mapping::Owner;
-                let remedy = if weak { "use Linux 5.19 or newer and a file system with id-mapped mounts (ext4, xfs, btrfs)" } else { "" };
+                let remedy = if weak {
+                    "use Linux 5.19 or newer and a file system with id-mapped mounts (ext4, xfs, btrfs)"
+                } else {
+                    ""
+                };
                 finding(if weak { State::Weak } else { State::Good }, "box", footing.to_string(), remedy)
             }
-            None => finding(State::Broken, "box", self.reason(failure), "see the reasons; keep CLOISTER_HOME on ext4, xfs, btrfs or tmpfs"),
+            None => finding(
+                State::Broken,
+                "box",
+                self.reason(failure),
+                "see the reasons; keep CLOISTER_HOME on ext4, xfs, btrfs or tmpfs",
+            ),
         });
         findings
     }

@@ -24,7 +24,8 @@ impl Budget {
 
     /// How many of `bytes` may be kept.
     fn take(&self, bytes: usize) -> usize {
-        let before = self.left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| Some(left.saturating_sub(bytes)));
+        let before =
+            self.left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| Some(left.saturating_sub(bytes)));
         let kept = before.unwrap_or(0).min(bytes);
         if kept < bytes {
             self.exceeded.store(true, Ordering::Relaxed);

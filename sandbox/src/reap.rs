@@ -63,7 +63,8 @@ fn bury(dir: &Path, id: String, note: Note) -> Leftover {
     let mut failure = None;
     for container in &containers {
         let runtime = note.runtime.clone().map(|path| Runtime { path });
-        let deleted = runtime.ok_or_else(|| io::Error::other("no runtime is noted")).and_then(|it| it.delete(&root, container));
+        let deleted =
+            runtime.ok_or_else(|| io::Error::other("no runtime is noted")).and_then(|it| it.delete(&root, container));
         // Forgetting the container would leave its processes; the box stays until they can be killed.
         failure = failure.or(deleted.err());
     }

@@ -96,7 +96,8 @@ mod tests {
             rustix::fs::symlinkat(keep.path(), &dir, "l").expect("link");
             let below = beneath::child(&dir, "d".as_ref()).expect("child").expect("there");
             if depth % 7 == 0 {
-                fs::set_permissions(format!("/proc/self/fd/{}", dir.as_raw_fd()), Permissions::from_mode(0)).expect("mode");
+                fs::set_permissions(format!("/proc/self/fd/{}", dir.as_raw_fd()), Permissions::from_mode(0))
+                    .expect("mode");
             }
             dir = below.fd;
         }

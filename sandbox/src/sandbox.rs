@@ -63,7 +63,9 @@ pub enum OpenError {
         looked_for: String,
     },
     /// The kernel lets this user make no user namespace.
-    #[error("this user may not make a user namespace ({source}); run as root or set sysctl user.max_user_namespaces above 0, kernel.unprivileged_userns_clone=1, kernel.apparmor_restrict_unprivileged_userns=0 where they exist")]
+    #[error(
+        "this user may not make a user namespace ({source}); run as root or set sysctl user.max_user_namespaces above 0, kernel.unprivileged_userns_clone=1, kernel.apparmor_restrict_unprivileged_userns=0 where they exist"
+    )]
     NoNamespaces {
         /// What the kernel said.
         source: io::Error,
@@ -157,7 +159,8 @@ impl Sandbox {
         let owner = (owner.uid(), owner.gid());
         let view = View::open(repo, &layers_dir(dir)).map_err(state_error("make layers in", dir))?;
         let key = (spec.runtime.clone(), device(repo), device(dir));
-        let known = FOOTINGS.lock().unwrap_or_else(PoisonError::into_inner).as_ref().and_then(|map| map.get(&key).cloned());
+        let known =
+            FOOTINGS.lock().unwrap_or_else(PoisonError::into_inner).as_ref().and_then(|map| map.get(&key).cloned());
         let known = known.filter(|_| footings.is_none());
         let candidates = match (footings, &known) {
             (Some(footings), _) => footings,
@@ -267,7 +270,9 @@ fn repository(spec: &BoxSpec) -> Result<PathBuf, OpenError> {
         return Err(refuse("its path is not UTF-8 or contains a line break".into()));
     }
     if let Some(tool) = spec.tools.iter().find(|tool| !is_showable(tool)) {
-        return Err(refuse(format!("the tools {tool:?} are not a directory that a box can show at the same absolute path")));
+        return Err(refuse(format!(
+            "the tools {tool:?} are not a directory that a box can show at the same absolute path"
+        )));
     }
     Ok(repo)
 }
@@ -326,14 +331,7 @@ fn note(dir: &Path, spec: &BoxSpec, repo: &Path, footing: Option<&Footing>) -> i
 }
 
 /// Everything that one footing needs, made afresh.
-fn frame(
-    spec: &BoxSpec,
-    repo: &Path,
-    id: &str,
-    dir: &Path,
-    owner: (u32, u32),
-    footing: Footing,
-) -> io::Result<Frame> {
+fn frame(spec: &BoxSpec, repo: &Path, id: &str, dir: &Path, owner: (u32, u32), footing: Footing) -> io::Result<Frame> {
     let random = u32::from_str_radix(&id[..8], 16).unwrap_or(0);
     let ids = Ids::choose(footing.mapping, owner, random)?;
     let layers = layers_dir(dir);
@@ -374,9 +372,15 @@ mod tests {
             match Sandbox::open_on(&spec, Some(vec![footing.clone()])) {
                 Ok(sandbox) => {
                     worked += 1;
-                    let script = "test -O file && echo two >> file && rm -f file && mkdir file && touch file/x && id -u";
+                    let script =
+                        "test -O file && echo two >> file && rm -f file && mkdir file && touch file/x && id -u";
                     let outcome = sandbox.run(&Job::new(["sh", "-c", script]), &AtomicBool::new(false)).expect("runs");
-                    assert_eq!(outcome.ending, Ending::Exited(0), "{footing}: {}", String::from_utf8_lossy(&outcome.stdout));
+                    assert_eq!(
+                        outcome.ending,
+                        Ending::Exited(0),
+                        "{footing}: {}",
+                        String::from_utf8_lossy(&outcome.stdout)
+                    );
                     eprintln!("works: {footing}");
                 }
                 Err(OpenError::Refused(attempts)) => eprintln!("does not: {}", attempts[0]),

@@ -26,7 +26,9 @@ echo 'Done: yes'
 pub(crate) fn attack(frame: &Frame, view: &View) -> Result<(), String> {
     let limits = Limits { seconds_max: 20.0, ..Limits::DEFAULT };
     let job = Job { stdin: Some(SCRIPT.into()), ..Job::new(["/bin/sh", "-s"]) };
-    let outcome = frame.run(view, (&job, &RelPath::root()), &limits, 0, &AtomicBool::new(false)).map_err(|error| error.to_string())?;
+    let outcome = frame
+        .run(view, (&job, &RelPath::root()), &limits, 0, &AtomicBool::new(false))
+        .map_err(|error| error.to_string())?;
     let told = String::from_utf8_lossy(&outcome.stdout);
     if outcome.ending != Ending::Exited(0) {
         let tail: String = told.lines().rev().take(3).collect::<Vec<_>>().join(" / ");

@@ -13,7 +13,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 use rustix::fs::CWD;
-use rustix::mount::{MountFlags, MountPropagationFlags, MoveMountFlags, OpenTreeFlags, mount, mount_change, move_mount, open_tree};
+use rustix::mount::{
+    MountFlags, MountPropagationFlags, MoveMountFlags, OpenTreeFlags, mount, mount_change, move_mount, open_tree,
+};
 use rustix::thread::{UnshareFlags, unshare_unsafe};
 
 /// One tree to mount below the stage.
@@ -52,7 +54,8 @@ pub(crate) fn spawn(place: &Path, parts: &[Part], idmap: Option<&OwnedFd>, comma
         mount_change("/", MountPropagationFlags::PRIVATE | MountPropagationFlags::REC)?;
         let mut trees = Vec::new();
         for part in parts {
-            let recursive = if part.how == How::ReadOnly { OpenTreeFlags::AT_RECURSIVE } else { OpenTreeFlags::empty() };
+            let recursive =
+                if part.how == How::ReadOnly { OpenTreeFlags::AT_RECURSIVE } else { OpenTreeFlags::empty() };
             let flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC | recursive;
             let tree = open_tree(CWD, &part.source, flags)?;
             match (part.how, idmap) {
@@ -65,7 +68,11 @@ pub(crate) fn spawn(place: &Path, parts: &[Part], idmap: Option<&OwnedFd>, comma
         mount("cloister", place, "tmpfs", MountFlags::NOSUID | MountFlags::NODEV, c"mode=755,size=64k")?;
         for (part, tree) in parts.iter().zip(&trees) {
             let target = place.join(&part.name);
-            if part.source.is_dir() { fs::create_dir_all(&target)? } else { drop(fs::File::create(&target)?) }
+            if part.source.is_dir() {
+                fs::create_dir_all(&target)?
+            } else {
+                drop(fs::File::create(&target)?)
+            }
             move_mount(tree, "", CWD, &target, MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH)?;
         }
         command.spawn()

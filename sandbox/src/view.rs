@@ -111,9 +111,11 @@ impl View {
         let lower = beneath::open_root(repo)?;
         let stat = rustix::fs::fstat(&lower)?;
         let upper = beneath::open_root(&layers.join("upper"))?;
-        let owner = rustix::process::geteuid().is_root().then(|| (Uid::from_raw(stat.st_uid), Gid::from_raw(stat.st_gid)));
+        let owner =
+            rustix::process::geteuid().is_root().then(|| (Uid::from_raw(stat.st_uid), Gid::from_raw(stat.st_gid)));
         // The root of the overlay shows the mode and the owner of the upper directory.
-        let open = rustix::fs::openat(&upper, ".", OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
+        let open =
+            rustix::fs::openat(&upper, ".", OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
         rustix::fs::fchmod(&open, Mode::from_raw_mode(stat.st_mode & 0o777 | 0o700))?;
         if let Some((uid, gid)) = owner {
             rustix::fs::fchown(&open, Some(uid), Some(gid))?;
@@ -171,7 +173,11 @@ impl View {
             let mut below = Vec::new();
             let listed = match self.list(&path) {
                 // What its owner cannot read is shown by its name alone; a job in the box cannot read it either.
-                Err(ViewError::Io { source, .. }) if source.kind() == io::ErrorKind::PermissionDenied && path.split().is_some() => continue,
+                Err(ViewError::Io { source, .. })
+                    if source.kind() == io::ErrorKind::PermissionDenied && path.split().is_some() =>
+                {
+                    continue;
+                }
                 listed => listed?,
             };
             for entry in listed.into_iter().filter(|entry| keep(entry)) {

@@ -27,7 +27,9 @@ pub enum KeyError {
         source: io::Error,
     },
     /// Somebody else could have read or replaced it.
-    #[error("the audit key {0} is readable by others: make it private with chmod 600, or remove it to start a new chain")]
+    #[error(
+        "the audit key {0} is readable by others: make it private with chmod 600, or remove it to start a new chain"
+    )]
     NotPrivate(PathBuf),
     /// Not a regular file of 32 bytes.
     #[error("the audit key {0} is not a regular file of 32 bytes: remove it to start a new chain")]

@@ -147,7 +147,13 @@ impl Log {
 
     /// Adds one record and returns its number. When it fails the log ends as it did before. A number in `body` that
     /// is not an integer is written as a string: floats have no canonical form that every reader gives back.
-    pub fn append(&mut self, kind: &str, body: Value, parent: Option<u64>, durability: Durability) -> Result<u64, AppendError> {
+    pub fn append(
+        &mut self,
+        kind: &str,
+        body: Value,
+        parent: Option<u64>,
+        durability: Durability,
+    ) -> Result<u64, AppendError> {
         match self.state {
             State::Open => {}
             State::Sealed => return Err(AppendError::Sealed),
@@ -219,7 +225,9 @@ fn plain(value: Value, depth: usize) -> Option<Value> {
     Some(match value {
         Value::Number(n) if n.is_f64() => Value::String(n.to_string()),
         Value::Array(items) => Value::Array(items.into_iter().map(|v| plain(v, depth + 1)).collect::<Option<_>>()?),
-        Value::Object(map) => Value::Object(map.into_iter().map(|(k, v)| Some((k, plain(v, depth + 1)?))).collect::<Option<_>>()?),
+        Value::Object(map) => {
+            Value::Object(map.into_iter().map(|(k, v)| Some((k, plain(v, depth + 1)?))).collect::<Option<_>>()?)
+        }
         other => other,
     })
 }

@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 pub use canonical::canonical;
-pub use key::{Key, KeyError, KEY_FILE};
+pub use key::{KEY_FILE, Key, KeyError};
 pub use log::{AppendError, CreateError, Durability, Log, ResumeError};
 pub use read::{Ending, Reader, Report, VerifyError, read, verify};
 

@@ -52,7 +52,11 @@ pub fn verify(path: &Path, key: &Key, expected_head: Option<&Head>) -> Result<Re
 }
 
 /// As [`verify`], from any source of bytes.
-pub(super) fn verify_from<R: BufRead>(mut lines: Lines<R>, key: &Key, expected_head: Option<&Head>) -> io::Result<Report> {
+pub(super) fn verify_from<R: BufRead>(
+    mut lines: Lines<R>,
+    key: &Key,
+    expected_head: Option<&Head>,
+) -> io::Result<Report> {
     let mut report = Report { records: 0, ending: Ending::Whole, sealed: false, head: None };
     loop {
         match lines.next_line()? {
@@ -81,7 +85,8 @@ pub(super) fn verify_from<R: BufRead>(mut lines: Lines<R>, key: &Key, expected_h
     if let Some(expected) = expected_head
         && report.head.as_ref() != Some(expected)
     {
-        let why = format!("the head says {} records, the file has {} and another last MAC", expected.count, report.records);
+        let why =
+            format!("the head says {} records, the file has {} and another last MAC", expected.count, report.records);
         report.ending = broken(report.records.min(expected.count), &why);
     }
     Ok(report)
@@ -109,7 +114,9 @@ impl Iterator for Reader {
         }
         let next = match self.lines.next_line() {
             Ok(Line::Whole(line)) => Some(serde_json::from_str(&line).map_err(io::Error::from)),
-            Ok(Line::TooLong) => Some(Err(io::Error::new(io::ErrorKind::InvalidData, "a line is longer than a record may be"))),
+            Ok(Line::TooLong) => {
+                Some(Err(io::Error::new(io::ErrorKind::InvalidData, "a line is longer than a record may be")))
+            }
             Ok(Line::Torn(_) | Line::End) => None,
             Err(e) => Some(Err(e)),
         };

@@ -106,14 +106,19 @@ fn every_truncation_is_a_torn_tail_or_fewer_records_and_the_head_shows_it() {
             Ending::TornTail { bytes } => assert!(!boundary && bytes > 0),
             Ending::Broken { .. } => panic!("a truncation at {length} is not a change"),
         }
-        assert!(matches!(report_of(&good[..length], Some(&head)).ending, Ending::Broken { .. }), "with the head, {length} bytes are too few");
+        assert!(
+            matches!(report_of(&good[..length], Some(&head)).ending, Ending::Broken { .. }),
+            "with the head, {length} bytes are too few"
+        );
     }
 }
 
 #[test]
 fn deletion_reordering_insertion_and_replay_are_detected() {
     let cases: [(&str, fn(&mut Vec<&str>)); 4] = [
-        ("deletion", |lines| { lines.remove(2); }),
+        ("deletion", |lines| {
+            lines.remove(2);
+        }),
         ("reordering", |lines| lines.swap(2, 3)),
         ("replay", |lines| lines.insert(2, lines[1])),
         ("a blank line", |lines| lines.insert(2, "")),
@@ -166,7 +171,9 @@ fn a_torn_tail_is_repaired_and_the_repair_is_recorded() {
 fn a_broken_log_is_not_continued() {
     let bench = Bench::new();
     drop(bench.log(2));
-    bench.rewrite(|lines| { lines.remove(1); });
+    bench.rewrite(|lines| {
+        lines.remove(1);
+    });
     assert!(matches!(Log::resume(&bench.path(), key()), Err(ResumeError::Broken { record: 1, .. })));
 }
 
@@ -200,7 +207,8 @@ fn unusual_values_survive_the_round_trip_and_floats_become_strings() {
     log.append("event", body, None, Durability::Buffered).unwrap();
     assert_eq!(bench.ending(None), Ending::Whole);
     let read_back = read(&bench.path()).unwrap().nth(1).unwrap().unwrap().body;
-    let expected = json!({ "f": ["0.1", "1e+300", "1.0"], "i": [u64::MAX, i64::MIN], "s": "\u{2028}\u{7f}\\\"", "n": null });
+    let expected =
+        json!({ "f": ["0.1", "1e+300", "1.0"], "i": [u64::MAX, i64::MIN], "s": "\u{2028}\u{7f}\\\"", "n": null });
     assert_eq!(read_back, expected);
 }
 

@@ -75,7 +75,9 @@ impl Action {
     /// The paths that it names, and what for.
     pub(super) fn paths(&self) -> impl Iterator<Item = (Access, &str)> {
         let named = match self {
-            Action::ListDir { path } | Action::ReadFile { path } | Action::Grep { path, .. } => Some((Access::Read, path.as_str())),
+            Action::ListDir { path } | Action::ReadFile { path } | Action::Grep { path, .. } => {
+                Some((Access::Read, path.as_str()))
+            }
             Action::EditFile { path } | Action::WriteFile { path } => Some((Access::Write, path.as_str())),
             Action::Search { .. } | Action::RunCommand { .. } | Action::RunTests | Action::Finish => None,
         };

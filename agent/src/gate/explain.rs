@@ -36,7 +36,11 @@ pub(super) fn silence(layer: Layer, what: &str, instead: String) -> Finding {
 /// An exhausted budget leaves only the way out.
 pub(super) fn budget(action: &Action, context: &Context) -> Option<Finding> {
     let exhausted = context.exhausted.filter(|_| *action != Action::Finish)?;
-    Some(Finding::own(Layer::Budget, format!("the session's budget is spent: {exhausted}"), "finish with what you have".into()))
+    Some(Finding::own(
+        Layer::Budget,
+        format!("the session's budget is spent: {exhausted}"),
+        "finish with what you have".into(),
+    ))
 }
 
 /// The strictest finding, first said first.
@@ -67,7 +71,14 @@ pub(super) fn settle(findings: Vec<Finding>, context: &Context) -> Judgement {
     } else if found.instead.is_empty() {
         found.instead = "do the task without this".into();
     }
-    Judgement { verdict: found.verdict, layer: found.layer, rule: found.rule, reason: by + &found.reason, instead: found.instead, trace }
+    Judgement {
+        verdict: found.verdict,
+        layer: found.layer,
+        rule: found.rule,
+        reason: by + &found.reason,
+        instead: found.instead,
+        trace,
+    }
 }
 
 fn name(layer: Layer) -> &'static str {

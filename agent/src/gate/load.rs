@@ -183,7 +183,10 @@ fn read(path: &Path) -> Result<String, PolicyError> {
     let inner = || {
         let meta = fs::symlink_metadata(path)?;
         if !meta.is_file() || meta.len() > POLICY_BYTES_MAX {
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, format!("not a regular file of at most {POLICY_BYTES_MAX} bytes")));
+            return Err(io::Error::new(
+                io::ErrorKind::InvalidInput,
+                format!("not a regular file of at most {POLICY_BYTES_MAX} bytes"),
+            ));
         }
         let mut text = String::new();
         fs::File::open(path)?.take(POLICY_BYTES_MAX).read_to_string(&mut text)?;
@@ -225,7 +228,11 @@ impl Loading<'_> {
         self.check_common(&raw.id, raw.verdict)?;
         self.check_some(&raw.id, "tools", &raw.tools)?;
         if let Some(unknown) = raw.tools.iter().find(|t| !Action::NAMES.contains(&t.as_str())) {
-            return Err(self.bad(&raw.id, "tools", format!("there is no tool {unknown}, only {}", Action::NAMES.join(", "))));
+            return Err(self.bad(
+                &raw.id,
+                "tools",
+                format!("there is no tool {unknown}, only {}", Action::NAMES.join(", ")),
+            ));
         }
         let rule = self.rule(&raw.id, raw.verdict, raw.why, raw.instead);
         let rule = ToolRule { rule, tools: raw.tools };
@@ -246,7 +253,11 @@ impl Loading<'_> {
         let directories = if raw.verdict == Verdict::Allow { vec![] } else { directories };
         for text in raw.glob.into_iter().chain(directories) {
             if text.len() > GLOB_BYTES_MAX || text.starts_with('/') || text.contains(['\\', '\0']) {
-                return Err(self.bad(&raw.id, "glob", format!("{text:?} must be relative, without backslashes, of at most {GLOB_BYTES_MAX} bytes")));
+                return Err(self.bad(
+                    &raw.id,
+                    "glob",
+                    format!("{text:?} must be relative, without backslashes, of at most {GLOB_BYTES_MAX} bytes"),
+                ));
             }
             // Without regard to case: on some file systems .GIT is .git.
             let glob = GlobBuilder::new(&text).literal_separator(true).case_insensitive(true).build();
@@ -267,11 +278,20 @@ impl Loading<'_> {
         self.check_some(&raw.id, "argv", &raw.argv)?;
         let allows = raw.verdict == Verdict::Allow;
         if allows && !(raw.with.is_empty() && raw.with_leading.is_empty()) {
-            return Err(self.bad(&raw.id, "with", "an allow rule has no `with`; name what it must not have with `without`".into()));
+            return Err(self.bad(
+                &raw.id,
+                "with",
+                "an allow rule has no `with`; name what it must not have with `without`".into(),
+            ));
         }
-        let narrows = !raw.without.is_empty() || raw.operands_max.is_some() || raw.rest != RawRest::Any || raw.pattern_first;
+        let narrows =
+            !raw.without.is_empty() || raw.operands_max.is_some() || raw.rest != RawRest::Any || raw.pattern_first;
         if raw.verdict == Verdict::Deny && narrows {
-            return Err(self.bad(&raw.id, "without", "a deny rule is narrowed only with `with` and `with_leading`".into()));
+            return Err(self.bad(
+                &raw.id,
+                "without",
+                "a deny rule is narrowed only with `with` and `with_leading`".into(),
+            ));
         }
         let options = raw.without.iter().chain(&raw.with).chain(&raw.with_leading);
         if let Some(odd) = options.into_iter().find(|o| !o.starts_with('-') || o.len() < 2 || *o == "--") {
@@ -301,10 +321,14 @@ impl Loading<'_> {
         match text {
             "{lines}" => Ok(Slot::Lines),
             "{script}" => Ok(Slot::Script),
-            _ if text.contains(['{', '}', ' ', '*']) => {
-                Err(self.bad(id, "argv", format!("{text:?} must be a word, words joined by |, {{lines}} or {{script}}")))
+            _ if text.contains(['{', '}', ' ', '*']) => Err(self.bad(
+                id,
+                "argv",
+                format!("{text:?} must be a word, words joined by |, {{lines}} or {{script}}"),
+            )),
+            _ if text.split('|').any(str::is_empty) => {
+                Err(self.bad(id, "argv", format!("{text:?} has an empty alternative")))
             }
-            _ if text.split('|').any(str::is_empty) => Err(self.bad(id, "argv", format!("{text:?} has an empty alternative"))),
             _ => Ok(Slot::OneOf(text.split('|').map(str::to_owned).collect())),
         }
     }
@@ -315,11 +339,18 @@ impl Loading<'_> {
 
     fn check_common(&self, id: &Spanned<String>, verdict: Verdict) -> Result<(), PolicyError> {
         let name = id.get_ref();
-        if name.is_empty() || name.len() > 64 || !name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-' || b == b'_' || b == b'.') {
+        if name.is_empty()
+            || name.len() > 64
+            || !name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-' || b == b'_' || b == b'.')
+        {
             return Err(self.bad(id, "id", "an id is 1 to 64 letters, digits, dots, hyphens and underscores".into()));
         }
         if self.from_project && verdict == Verdict::Allow {
-            return Err(self.bad(id, "verdict", "a project's policy can only tighten: use deny or ask, or ask the administrator to allow it".into()));
+            return Err(self.bad(
+                id,
+                "verdict",
+                "a project's policy can only tighten: use deny or ask, or ask the administrator to allow it".into(),
+            ));
         }
         Ok(())
     }
@@ -331,7 +362,13 @@ impl Loading<'_> {
         Ok(())
     }
 
-    fn check_examples(&self, id: &Spanned<String>, yes: &[String], no: &[String], matches: impl Fn(&str) -> bool) -> Result<(), PolicyError> {
+    fn check_examples(
+        &self,
+        id: &Spanned<String>,
+        yes: &[String],
+        no: &[String],
+        matches: impl Fn(&str) -> bool,
+    ) -> Result<(), PolicyError> {
         if let Some(missed) = yes.iter().find(|e| !matches(e)) {
             return Err(self.bad(id, "match", format!("the rule does not match its own example {missed:?}")));
         }
@@ -346,7 +383,12 @@ impl Loading<'_> {
         let tools = policy.tools.iter().map(|r| &r.rule);
         let rules = tools.chain(policy.paths.iter().map(|r| &r.rule)).chain(policy.commands.iter().map(|r| &r.rule));
         let mut seen: HashSet<&str> = rules.map(|r| r.id.as_str()).collect();
-        let ids = raw.tool.iter().map(|r| &r.id).chain(raw.path.iter().map(|r| &r.id)).chain(raw.command.iter().map(|r| &r.id));
+        let ids = raw
+            .tool
+            .iter()
+            .map(|r| &r.id)
+            .chain(raw.path.iter().map(|r| &r.id))
+            .chain(raw.command.iter().map(|r| &r.id));
         for id in ids {
             if !seen.insert(id.get_ref()) {
                 return Err(self.bad(id, "id", "another rule has this id".into()));
@@ -356,7 +398,13 @@ impl Loading<'_> {
     }
 
     fn bad(&self, id: &Spanned<String>, key: &'static str, problem: String) -> PolicyError {
-        PolicyError::Rule { file: self.file.to_owned(), line: self.line(id.span().start), rule: id.get_ref().clone(), key, problem }
+        PolicyError::Rule {
+            file: self.file.to_owned(),
+            line: self.line(id.span().start),
+            rule: id.get_ref().clone(),
+            key,
+            problem,
+        }
     }
 
     fn syntax(&self, error: &toml::de::Error) -> PolicyError {

@@ -94,7 +94,11 @@ impl Judgement {
     /// The message for the model: the reason, and what to do instead.
     #[must_use]
     pub fn message(&self) -> String {
-        if self.instead.is_empty() { self.reason.clone() } else { format!("{}\nInstead: {}", self.reason, self.instead) }
+        if self.instead.is_empty() {
+            self.reason.clone()
+        } else {
+            format!("{}\nInstead: {}", self.reason, self.instead)
+        }
     }
 }
 

@@ -204,13 +204,26 @@ mod tests {
     #[test]
     fn a_pattern_of_the_shell_meets_a_glob_when_one_path_can_match_both() {
         let meets = [
-            (".e*", "**/.env"), ("[.]env", "**/.env"), ("a/*/key.p?m", "**/*.pem"), (".gi?/config", "**/.git/**"),
-            (".git*", "**/.git/**"), ("id_*", "**/id_rsa"), ("*", "**/*.pem"), (".E?V", "**/.env"), (".env/*", "**/.env"),
+            (".e*", "**/.env"),
+            ("[.]env", "**/.env"),
+            ("a/*/key.p?m", "**/*.pem"),
+            (".gi?/config", "**/.git/**"),
+            (".git*", "**/.git/**"),
+            ("id_*", "**/id_rsa"),
+            ("*", "**/*.pem"),
+            (".E?V", "**/.env"),
+            (".env/*", "**/.env"),
         ];
         for (shell, rule) in meets {
             assert!(can_meet(shell, rule), "{shell} {rule}");
         }
-        let apart = [("*.py", "**/*.pem"), ("*", "**/.env"), ("src/*.rs", "**/.git/**"), ("test_*", "**/id_rsa"), ("*/x", ".cloister/**")];
+        let apart = [
+            ("*.py", "**/*.pem"),
+            ("*", "**/.env"),
+            ("src/*.rs", "**/.git/**"),
+            ("test_*", "**/id_rsa"),
+            ("*/x", ".cloister/**"),
+        ];
         for (shell, rule) in apart {
             assert!(!can_meet(shell, rule), "{shell} {rule}");
         }

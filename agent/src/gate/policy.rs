@@ -42,7 +42,11 @@ impl Policy {
 
     pub(super) fn tool_findings(&self, action: &Action) -> Vec<Finding> {
         let name = action.name();
-        let said = self.tools.iter().filter(|r| r.matches(name)).map(|r| r.rule.finding(Layer::Tools, &format!("the tool {name}")));
+        let said = self
+            .tools
+            .iter()
+            .filter(|r| r.matches(name))
+            .map(|r| r.rule.finding(Layer::Tools, &format!("the tool {name}")));
         let mut findings: Vec<_> = said.collect();
         if !findings.iter().any(|f| f.layer == Layer::Tools) {
             findings.push(silence(Layer::Tools, &format!("the tool {name}"), "use another tool, or finish".into()));
@@ -55,7 +59,9 @@ impl Policy {
         let what = Finding::quoted(verb(access), path);
         let normal = match normalise(path) {
             Ok(normal) => normal,
-            Err(why) => return vec![Finding::own(Layer::Paths, format!("{what} is refused: {why}"), IN_WORKSPACE.into())],
+            Err(why) => {
+                return vec![Finding::own(Layer::Paths, format!("{what} is refused: {why}"), IN_WORKSPACE.into())];
+            }
         };
         let mut findings = self.matching_paths(access, &normal, false, &what);
         if !findings.iter().any(|f| f.layer == Layer::Paths) {
@@ -76,7 +82,9 @@ impl Policy {
         let mut findings = Vec::new();
         for words in script.found.iter().chain(&script.wrapped) {
             let dangers = self.commands.iter().filter(|r| r.rule.verdict != Verdict::Allow && r.finds(words));
-            findings.extend(dangers.map(|r| r.rule.finding(Layer::Commands, &Finding::quoted("the command", &words[0].text))));
+            findings.extend(
+                dangers.map(|r| r.rule.finding(Layer::Commands, &Finding::quoted("the command", &words[0].text))),
+            );
         }
         for (access, target) in &script.redirects {
             findings.extend(self.path_findings(*access, &target.text));
@@ -85,7 +93,11 @@ impl Policy {
             findings.extend(self.argument_findings(words));
         }
         match &script.proven {
-            Err(doubt) => findings.push(Finding::own(Layer::Commands, format!("the command is refused: {doubt}"), doubt.instead())),
+            Err(doubt) => findings.push(Finding::own(
+                Layer::Commands,
+                format!("the command is refused: {doubt}"),
+                doubt.instead(),
+            )),
             Ok(parts) => findings.extend(parts.iter().map(|words| self.clearance(words))),
         }
         findings
@@ -98,8 +110,10 @@ impl Policy {
             return rule.rule.finding(Layer::Commands, &what);
         }
         // A rule about the same program explains better than the whole list.
-        let near: Vec<_> = self.commands.iter().filter(|r| r.rule.verdict == Verdict::Allow && r.program_is(&words[0].text)).collect();
-        let list: Vec<_> = if near.is_empty() { self.allowed_commands() } else { near.iter().map(|r| r.usage()).collect() };
+        let near: Vec<_> =
+            self.commands.iter().filter(|r| r.rule.verdict == Verdict::Allow && r.program_is(&words[0].text)).collect();
+        let list: Vec<_> =
+            if near.is_empty() { self.allowed_commands() } else { near.iter().map(|r| r.usage()).collect() };
         let limits = near.iter().filter_map(|r| r.limits()).next().unwrap_or_default();
         silence(Layer::Commands, &what, format!("these commands are allowed: {}{limits}", list.join(", ")))
     }
@@ -120,7 +134,11 @@ impl Policy {
                     }
                     // A pattern for grep may begin with a slash.
                     Err(path::PathError::Outside) if Some(at) != pattern_at => {
-                        findings.push(Finding::own(Layer::Paths, format!("{what} is refused: it leads out of the workspace"), IN_WORKSPACE.into()));
+                        findings.push(Finding::own(
+                            Layer::Paths,
+                            format!("{what} is refused: it leads out of the workspace"),
+                            IN_WORKSPACE.into(),
+                        ));
                     }
                     Err(_) => {}
                 }
@@ -141,7 +159,10 @@ fn verb(access: Access) -> &'static str {
 
 /// What in a word can be a path: all of it, what follows `=` or `:`, and what is glued to a short option.
 fn candidates(word: &str) -> Vec<&str> {
-    let glued = word.strip_prefix('-').filter(|rest| !rest.starts_with('-')).and_then(|rest| rest.char_indices().nth(1).map(|(at, _)| &rest[at..]));
+    let glued = word
+        .strip_prefix('-')
+        .filter(|rest| !rest.starts_with('-'))
+        .and_then(|rest| rest.char_indices().nth(1).map(|(at, _)| &rest[at..]));
     let mut found = vec![];
     if !word.starts_with('-') {
         found.push(word);
@@ -157,7 +178,13 @@ impl Rule {
     /// What this rule says about `what`.
     pub(super) fn finding(&self, layer: Layer, what: &str) -> Finding {
         let layer = if self.from_project { Layer::Project } else { layer };
-        Finding { layer, verdict: self.verdict, rule: Some(self.id.clone()), reason: self.sentence(what), instead: self.instead.clone() }
+        Finding {
+            layer,
+            verdict: self.verdict,
+            rule: Some(self.id.clone()),
+            reason: self.sentence(what),
+            instead: self.instead.clone(),
+        }
     }
 
     fn sentence(&self, what: &str) -> String {

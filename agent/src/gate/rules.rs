@@ -128,7 +128,9 @@ impl CommandRule {
         // What a pattern of the shell expands to is not known: a file can be named like an option, and one
         // pattern can be many operands.
         let strict = !self.without.is_empty() || self.rest != Rest::Any;
-        let loose_pattern = rest.iter().any(|w| w.glob && (self.operands_max.is_some() || strict && w.text.starts_with(['*', '?', '['])));
+        let loose_pattern = rest
+            .iter()
+            .any(|w| w.glob && (self.operands_max.is_some() || strict && w.text.starts_with(['*', '?', '['])));
         let fits = match self.rest {
             Rest::Any => true,
             Rest::Nothing => rest.is_empty(),
@@ -146,7 +148,8 @@ impl CommandRule {
         }
         let args = &words[1..];
         let rest = &self.argv[1..];
-        let begins = |from: &[Word]| from.len() >= rest.len() && from.iter().zip(rest).all(|(w, slot)| slot.accepts(&w.text));
+        let begins =
+            |from: &[Word]| from.len() >= rest.len() && from.iter().zip(rest).all(|(w, slot)| slot.accepts(&w.text));
         if !begins(args) && !begins(after_global_options(program(&name.text), args)) {
             return false;
         }
@@ -184,7 +187,8 @@ impl CommandRule {
     /// pattern unless an option gave one.
     pub(super) fn pattern_at(&self, words: &[Word]) -> Option<usize> {
         let args = words.iter().enumerate().skip(self.argv.len());
-        let given = args.clone().any(|(_, w)| ["-e", "-f", "--regexp", "--file"].iter().any(|option| uses(option, &w.text)));
+        let given =
+            args.clone().any(|(_, w)| ["-e", "-f", "--regexp", "--file"].iter().any(|option| uses(option, &w.text)));
         let first = args.into_iter().find(|(_, w)| !w.text.starts_with('-')).map(|(at, _)| at);
         first.filter(|_| self.pattern_first && !given)
     }
@@ -203,7 +207,9 @@ fn uses(option: &str, arg: &str) -> bool {
         return given.is_some_and(|given| !given.is_empty() && long.starts_with(given));
     }
     match option.strip_prefix('-') {
-        Some(letter) if letter.chars().count() == 1 => arg.starts_with('-') && !arg.starts_with("--") && arg.contains(letter),
+        Some(letter) if letter.chars().count() == 1 => {
+            arg.starts_with('-') && !arg.starts_with("--") && arg.contains(letter)
+        }
         _ => arg.starts_with(option),
     }
 }

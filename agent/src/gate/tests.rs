@@ -50,11 +50,28 @@ fn check_command(command: &str, expected: Verdict) {
 #[test]
 fn tests_and_reading_commands_are_allowed() {
     let allowed = [
-        "python3 -m unittest discover -s tests -v", "python -m pytest -x tests/test_a.py::T::test_b", "pytest -k 'a or b'", "cargo test",
-        "cd /workspace && python3 -m unittest 2>&1 | tail -n 20", "ls -la", "cat src/a.py | head -50", "grep -rn \"def foo(\" src",
-        "grep -n '/api/v1' src/app.py", "find . -name '*.py' | xargs_is_not_this || true", "git diff --stat; git status", "sed -n '1,5p' a.py",
-        "ls *.py", "cat /workspace/src/a.py", "python3 tests/run.py --fast", "wc -l src/*.rs", "ls src\nls tests\n", "python3 -m unittest >/dev/null",
-        "grep \"x$\" a.py", "git log --oneline -5 HEAD~3..HEAD", "go test ./...", "echo 'it''s' \"a\\\"b\"",
+        "python3 -m unittest discover -s tests -v",
+        "python -m pytest -x tests/test_a.py::T::test_b",
+        "pytest -k 'a or b'",
+        "cargo test",
+        "cd /workspace && python3 -m unittest 2>&1 | tail -n 20",
+        "ls -la",
+        "cat src/a.py | head -50",
+        "grep -rn \"def foo(\" src",
+        "grep -n '/api/v1' src/app.py",
+        "find . -name '*.py' | xargs_is_not_this || true",
+        "git diff --stat; git status",
+        "sed -n '1,5p' a.py",
+        "ls *.py",
+        "cat /workspace/src/a.py",
+        "python3 tests/run.py --fast",
+        "wc -l src/*.rs",
+        "ls src\nls tests\n",
+        "python3 -m unittest >/dev/null",
+        "grep \"x$\" a.py",
+        "git log --oneline -5 HEAD~3..HEAD",
+        "go test ./...",
+        "echo 'it''s' \"a\\\"b\"",
     ];
     for command in allowed {
         let expected = if command.contains("xargs_is_not_this") { Verdict::Deny } else { Verdict::Allow };
@@ -67,7 +84,11 @@ fn a_command_no_rule_speaks_for_is_denied_and_the_refusal_lists_what_is_allowed(
     check(run("frobnicate --all"), (Verdict::Deny, Layer::Commands, None));
     let judgement = judged(&run("frobnicate --all"));
     assert!(judgement.reason.contains("no rule allows the command `frobnicate --all`"), "{}", judgement.reason);
-    assert!(judgement.instead.contains("python3 -m unittest, python3 -m pytest, pytest, python3 FILE.py"), "{}", judgement.instead);
+    assert!(
+        judgement.instead.contains("python3 -m unittest, python3 -m pytest, pytest, python3 FILE.py"),
+        "{}",
+        judgement.instead
+    );
     let near = judged(&run("tail -f x"));
     assert_eq!(near.instead, "these commands are allowed: tail (without -f, -F, --follow, --retry)");
 }
@@ -91,7 +112,17 @@ fn a_refusal_names_layer_rule_and_what_to_do_instead() {
 #[test]
 fn paths_are_judged_by_the_strictest_rule_in_every_spelling() {
     let secrets = (Verdict::Deny, Layer::Paths, Some("paths.secrets"));
-    for path in [".env", "./a//.env", "/workspace/.env", ".ENV", "keys/server.PEM", "id_rsa", ".env.", ".ssh/config", "a/.env/b"] {
+    for path in [
+        ".env",
+        "./a//.env",
+        "/workspace/.env",
+        ".ENV",
+        "keys/server.PEM",
+        "id_rsa",
+        ".env.",
+        ".ssh/config",
+        "a/.env/b",
+    ] {
         check(read(path), secrets);
     }
     let git = (Verdict::Deny, Layer::Paths, Some("paths.git"));
@@ -112,8 +143,21 @@ fn paths_are_judged_by_the_strictest_rule_in_every_spelling() {
 fn words_of_commands_are_judged_by_the_path_rules() {
     let secrets = (Verdict::Deny, Layer::Paths, Some("paths.secrets"));
     let commands = [
-        "cat .env", "cat ./config/.env", "head -n1 /workspace/.env", "grep -rn x .env", "git show HEAD:.env", "grep --file=.env x", "grep -f.env x",
-        "cat .e*", "cat .en?", "cat '.env'", "cat .\"env\"", "cat certs/*", "wc -l < id_rsa", "tail id_rs[a]", "diff a.py .ENV",
+        "cat .env",
+        "cat ./config/.env",
+        "head -n1 /workspace/.env",
+        "grep -rn x .env",
+        "git show HEAD:.env",
+        "grep --file=.env x",
+        "grep -f.env x",
+        "cat .e*",
+        "cat .en?",
+        "cat '.env'",
+        "cat .\"env\"",
+        "cat certs/*",
+        "wc -l < id_rsa",
+        "tail id_rs[a]",
+        "diff a.py .ENV",
     ];
     for command in commands {
         let judgement = judged(&run(command));
@@ -139,7 +183,8 @@ fn what_is_cleared_is_in_normal_form_and_carries_its_judgement() {
 
 #[test]
 fn ask_becomes_deny_when_nobody_is_there() {
-    let project = "version = 1\n[[path]]\nid = \"p\"\nverdict = \"ask\"\naccess = [\"write\"]\nglob = [\"migrations/**\"]\n";
+    let project =
+        "version = 1\n[[path]]\nid = \"p\"\nverdict = \"ask\"\naccess = [\"write\"]\nglob = [\"migrations/**\"]\n";
     let policy = shipped().tightened("p.toml", project).unwrap();
     let action = write("migrations/1.sql");
     let present = Context { person_present: true, ..Context::default() };
@@ -171,7 +216,9 @@ fn a_spent_budget_leaves_only_finish() {
 #[test]
 fn a_policy_without_rules_denies_everything() {
     let empty = Policy::parse("empty", "version = 1").unwrap();
-    for action in [read("a"), write("a"), run("ls"), Action::RunTests, Action::Finish, Action::Search { query: "x".into() }] {
+    for action in
+        [read("a"), write("a"), run("ls"), Action::RunTests, Action::Finish, Action::Search { query: "x".into() }]
+    {
         assert_eq!(judge(&empty, &action, &Context::default()).verdict, Verdict::Deny);
     }
 }
@@ -181,10 +228,22 @@ fn limits_of_the_reader_are_denied_with_their_reason() {
     let many = "ls; ".repeat(65);
     let long = format!("echo {}", "x".repeat(17 << 10));
     let cases = [
-        (many.as_str(), "more than 64 parts"), (long.as_str(), "longer than 16384 bytes"), ("echo 'x", "not valid shell syntax"), ("", "it is empty"),
-        ("   ", "it is empty"), ("ls\r\n", "control or invisible"), ("ls \u{200B}", "control or invisible"),
-        ("ls &", "background"), ("ls $(x)", "$ (an expansion)"), ("(ls)", "parentheses"), ("A=b ls", "variable assignment"),
-        ("ls \\\n-l", "end of a line"), ("ls # x", "comment"), ("cat ~/x", "leads out"), ("ls {a,b}", "braces"), ("! ls", "uses !"),
+        (many.as_str(), "more than 64 parts"),
+        (long.as_str(), "longer than 16384 bytes"),
+        ("echo 'x", "not valid shell syntax"),
+        ("", "it is empty"),
+        ("   ", "it is empty"),
+        ("ls\r\n", "control or invisible"),
+        ("ls \u{200B}", "control or invisible"),
+        ("ls &", "background"),
+        ("ls $(x)", "$ (an expansion)"),
+        ("(ls)", "parentheses"),
+        ("A=b ls", "variable assignment"),
+        ("ls \\\n-l", "end of a line"),
+        ("ls # x", "comment"),
+        ("cat ~/x", "leads out"),
+        ("ls {a,b}", "braces"),
+        ("! ls", "uses !"),
     ];
     for (command, expected) in cases {
         let judgement = judged(&run(command));
@@ -216,15 +275,42 @@ fn no_command_that_others_call_dangerous_or_doubtful_is_allowed() {
     let dangerous = commands.iter().filter(|(_, _, l)| l == "dangerous").count();
     let harmless: Vec<_> = commands.iter().filter(|(_, _, label)| label == "harmless").collect();
     let denied = harmless.iter().filter(|(_, c, _)| !allowed(c)).count();
-    println!("{} commands: {named} of {dangerous} dangerous ones are denied by a rule that names the danger, the others by silence;", commands.len());
+    println!(
+        "{} commands: {named} of {dangerous} dangerous ones are denied by a rule that names the danger, the others by silence;",
+        commands.len()
+    );
     println!("{denied} of {} harmless ones are denied by the shipped policy", harmless.len());
 }
 
 fn words() -> impl Strategy<Value = String> {
     let word = prop_oneof![
-        Just("ls"), Just("git"), Just("status"), Just("rm"), Just("-rf"), Just("cat"), Just(".env"), Just("a.py"), Just("&&"), Just("|"), Just(";"),
-        Just("env"), Just("sh"), Just("-c"), Just("'rm x'"), Just("$(ls)"), Just("*"), Just("python3"), Just("-m"), Just("unittest"), Just(">"),
-        Just("find"), Just("-delete"), Just("\""), Just("echo"), Just("src/x"), Just("<<E\n"),
+        Just("ls"),
+        Just("git"),
+        Just("status"),
+        Just("rm"),
+        Just("-rf"),
+        Just("cat"),
+        Just(".env"),
+        Just("a.py"),
+        Just("&&"),
+        Just("|"),
+        Just(";"),
+        Just("env"),
+        Just("sh"),
+        Just("-c"),
+        Just("'rm x'"),
+        Just("$(ls)"),
+        Just("*"),
+        Just("python3"),
+        Just("-m"),
+        Just("unittest"),
+        Just(">"),
+        Just("find"),
+        Just("-delete"),
+        Just("\""),
+        Just("echo"),
+        Just("src/x"),
+        Just("<<E\n"),
     ];
     proptest::collection::vec(word, 0..8).prop_map(|w| w.join(" "))
 }
@@ -233,15 +319,18 @@ fn deny_rules() -> impl Strategy<Value = String> {
     prop_oneof![
         proptest::sample::select(vec!["ls", "git", "cat", "rm", "python3|echo", "find"])
             .prop_map(|name| format!("[[command]]\nid = \"x\"\nverdict = \"deny\"\nargv = [\"{name}\"]\n")),
-        proptest::sample::select(vec!["**", "src/**", "*.py", "**/x", "a.py"])
-            .prop_map(|glob| format!("[[path]]\nid = \"x\"\nverdict = \"deny\"\naccess = [\"read\", \"write\"]\nglob = [\"{glob}\"]\n")),
+        proptest::sample::select(vec!["**", "src/**", "*.py", "**/x", "a.py"]).prop_map(|glob| format!(
+            "[[path]]\nid = \"x\"\nverdict = \"deny\"\naccess = [\"read\", \"write\"]\nglob = [\"{glob}\"]\n"
+        )),
         proptest::sample::select(Action::NAMES.to_vec())
             .prop_map(|tool| format!("[[tool]]\nid = \"x\"\nverdict = \"deny\"\ntools = [\"{tool}\"]\n")),
     ]
 }
 
 fn actions() -> impl Strategy<Value = Action> {
-    let path = || prop_oneof![Just("src/a.py"), Just(".env"), Just("a.py"), Just("../x"), Just("src/x")].prop_map(str::to_owned);
+    let path = || {
+        prop_oneof![Just("src/a.py"), Just(".env"), Just("a.py"), Just("../x"), Just("src/x")].prop_map(str::to_owned)
+    };
     prop_oneof![
         words().prop_map(|command| Action::RunCommand { command }),
         path().prop_map(|path| Action::ReadFile { path }),

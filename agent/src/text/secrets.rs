@@ -71,9 +71,9 @@ fn redact_key_blocks(text: &str) -> (String, u64) {
         out.push_str(&rest[..begin]);
         out.push_str("[redacted: private key]");
         count += 1;
-        let end = block.find("-----END ").map_or(block.len(), |at| {
-            block[at..].find('\n').map_or(block.len(), |newline| at + newline)
-        });
+        let end = block
+            .find("-----END ")
+            .map_or(block.len(), |at| block[at..].find('\n').map_or(block.len(), |newline| at + newline));
         rest = &block[end..];
     }
     out.push_str(rest);

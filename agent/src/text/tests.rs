@@ -98,8 +98,23 @@ fn secrets_are_redacted_by_shape() {
 
 fn pieces() -> impl Strategy<Value = String> {
     let piece = prop_oneof![
-        Just("<|"), Just("|>"), Just("im_start"), Just("<"), Just("tool_call>"), Just("/"), Just("\x1b"), Just("["),
-        Just("]"), Just("31m"), Just("\u{200B}"), Just("\u{202E}"), Just("\r"), Just("\n"), Just("\0"), Just("é"), Just("\u{9b}"),
+        Just("<|"),
+        Just("|>"),
+        Just("im_start"),
+        Just("<"),
+        Just("tool_call>"),
+        Just("/"),
+        Just("\x1b"),
+        Just("["),
+        Just("]"),
+        Just("31m"),
+        Just("\u{200B}"),
+        Just("\u{202E}"),
+        Just("\r"),
+        Just("\n"),
+        Just("\0"),
+        Just("é"),
+        Just("\u{9b}"),
     ];
     proptest::collection::vec(piece, 0..60).prop_map(|p| p.concat())
 }

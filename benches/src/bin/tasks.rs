@@ -27,7 +27,10 @@ fn main() -> Result<()> {
     names.sort();
     ensure!(!names.is_empty(), "no task in {}", dir.display());
     println!("load average {}", std::fs::read_to_string("/proc/loadavg").unwrap_or_default().trim());
-    println!("{:<28} {:<8} {:<18} {:>8} {:>6} {:>9} {:>9} {:>10}", "task", "solved", "ending", "seconds", "calls", "reused", "computed", "generated");
+    println!(
+        "{:<28} {:<8} {:<18} {:>8} {:>6} {:>9} {:>9} {:>10}",
+        "task", "solved", "ending", "seconds", "calls", "reused", "computed", "generated"
+    );
     let mut solved = 0;
     for name in &names {
         let row = attempt(&dir.join(name))?;

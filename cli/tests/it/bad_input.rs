@@ -13,7 +13,11 @@ fn check(home: &Home, args: &[&str], code: i32, expected: &str) {
     let dir = dir.to_str().unwrap().trim_end_matches('/');
     let args: Vec<String> = args.iter().map(|arg| arg.replace("{dir}", dir)).collect();
     let told = home.cloister(&args.iter().map(String::as_str).collect::<Vec<_>>());
-    assert_eq!((told.code, told.err.replace(dir, "{dir}").as_str(), told.out.as_str()), (code, expected, ""), "{args:?}");
+    assert_eq!(
+        (told.code, told.err.replace(dir, "{dir}").as_str(), told.out.as_str()),
+        (code, expected, ""),
+        "{args:?}"
+    );
     assert_nothing_started(home);
 }
 
@@ -30,7 +34,9 @@ fn no_arguments_print_the_help() {
     assert_eq!(told.out, "");
     let asked = home.cloister(&["--help"]).expect(0);
     assert_eq!(told.err, asked.out);
-    for word in ["run", "serve", "index", "search", "models", "sessions", "doctor", "Exit codes:", "130  cancelled by Ctrl-C"] {
+    for word in
+        ["run", "serve", "index", "search", "models", "sessions", "doctor", "Exit codes:", "130  cancelled by Ctrl-C"]
+    {
         asked.says(word);
     }
     assert!(!home.path().exists(), "asking for help makes no home");
@@ -40,8 +46,22 @@ fn no_arguments_print_the_help() {
 fn every_command_explains_itself() {
     let home = Home::new();
     let commands = [
-        "run", "serve", "index", "search", "models", "models list", "models pull", "models verify", "models import", "models rm",
-        "sessions", "sessions list", "sessions show", "sessions resume", "sessions verify", "doctor",
+        "run",
+        "serve",
+        "index",
+        "search",
+        "models",
+        "models list",
+        "models pull",
+        "models verify",
+        "models import",
+        "models rm",
+        "sessions",
+        "sessions list",
+        "sessions show",
+        "sessions resume",
+        "sessions verify",
+        "doctor",
     ];
     for command in commands {
         let args: Vec<&str> = command.split(' ').chain(["--help"]).collect();
@@ -73,7 +93,11 @@ fn a_task_or_a_repository_that_is_not_there_is_refused() {
 #[test]
 fn a_policy_or_a_plan_with_a_typo_starts_nothing() {
     let home = Home::with_bug();
-    std::fs::write(home.beside("policy.toml"), "version = 1\n\n[[tool]]\nid = \"mine\"\nverdikt = \"deny\"\ntools = [\"search\"]\n").unwrap();
+    std::fs::write(
+        home.beside("policy.toml"),
+        "version = 1\n\n[[tool]]\nid = \"mine\"\nverdikt = \"deny\"\ntools = [\"search\"]\n",
+    )
+    .unwrap();
     check(
         &home,
         &["run", "fix it", "--repo", "{dir}/repo", "--policy", "{dir}/policy.toml"],
@@ -81,7 +105,10 @@ fn a_policy_or_a_plan_with_a_typo_starts_nothing() {
         "error: {dir}/policy.toml:5: unknown field `verdikt`, expected one of `id`, `verdict`, `tools`, `why`, `instead`, `match`, `not_match` \
          (key verdikt, rule mine)\n  what to do: no session starts with a policy that does not load; correct the file\n",
     );
-    home.put(".cloister/policy.toml", "version = 1\n\n[[tool]]\nid = \"mine\"\nverdict = \"allow\"\ntools = [\"search\"]\n");
+    home.put(
+        ".cloister/policy.toml",
+        "version = 1\n\n[[tool]]\nid = \"mine\"\nverdict = \"allow\"\ntools = [\"search\"]\n",
+    );
     check(
         &home,
         &["run", "fix it", "--repo", "{dir}/repo"],
@@ -123,16 +150,20 @@ fn a_model_that_is_unknown_or_not_here_is_refused_by_run_and_by_serve() {
             &home,
             &unknown,
             3,
-            &format!("error: `gpt-7` is neither a model nor a .gguf file; the models are: {MODELS}\n  \
-                what to do: `cloister models list` shows what there is\n"),
+            &format!(
+                "error: `gpt-7` is neither a model nor a .gguf file; the models are: {MODELS}\n  \
+                what to do: `cloister models list` shows what there is\n"
+            ),
         );
         let name = "qwen2.5-coder-1.5b-instruct";
         check(
             &home,
             command,
             3,
-            &format!("error: model `{name}` is not here; run `cloister models pull {name}`\n  \
-                what to do: `cloister models list` shows what there is\n"),
+            &format!(
+                "error: model `{name}` is not here; run `cloister models pull {name}`\n  \
+                what to do: `cloister models list` shows what there is\n"
+            ),
         );
     }
 }
@@ -153,10 +184,17 @@ fn a_file_that_is_no_whole_model_is_refused_by_run_and_by_serve() {
         ("empty", format!("error: {{dir}}/empty.gguf is not a GGUF file: it does not begin with `GGUF`\n{list}")),
         (
             "cut",
-            format!("error: {{dir}}/cut.gguf is truncated: a string in the header ends at byte {}, the file has {}\n{}",
-                whole.len(), whole.len() - 3, hint("cut")),
+            format!(
+                "error: {{dir}}/cut.gguf is truncated: a string in the header ends at byte {}, the file has {}\n{}",
+                whole.len(),
+                whole.len() - 3,
+                hint("cut")
+            ),
         ),
-        ("foreign", format!("error: the model architecture \"mamba\" is not known; known are: qwen2\n{}", hint("foreign"))),
+        (
+            "foreign",
+            format!("error: the model architecture \"mamba\" is not known; known are: qwen2\n{}", hint("foreign")),
+        ),
     ];
     for (name, expected) in cases {
         let file = format!("{{dir}}/{name}.gguf");
@@ -172,7 +210,9 @@ fn a_file_that_is_no_whole_model_is_refused_by_run_and_by_serve() {
 fn an_import_of_the_wrong_file_under_a_name_of_the_catalogue_keeps_nothing() {
     let home = Home::new();
     std::fs::write(home.beside("wrong.gguf"), gguf("qwen2")).unwrap();
-    let told = home.cloister(&["models", "import", home.beside("wrong.gguf").to_str().unwrap(), "qwen2.5-coder-1.5b-instruct"]).expect(3);
+    let told = home
+        .cloister(&["models", "import", home.beside("wrong.gguf").to_str().unwrap(), "qwen2.5-coder-1.5b-instruct"])
+        .expect(3);
     assert!(told.err.contains("wrong.gguf is not model `qwen2.5-coder-1.5b-instruct`: "), "{}", told.err);
     for dir in ["store/models", "store/blobs", "store/partial"] {
         assert_eq!(home.names(dir), Vec::<String>::new(), "{dir}");
@@ -183,11 +223,15 @@ fn an_import_of_the_wrong_file_under_a_name_of_the_catalogue_keeps_nothing() {
 #[test]
 fn a_session_or_a_head_that_is_not_there_is_refused() {
     let home = Home::new();
-    let say = |id: &str| format!("error: there is no session `{id}`\n  what to do: `cloister sessions list` shows them\n");
+    let say =
+        |id: &str| format!("error: there is no session `{id}`\n  what to do: `cloister sessions list` shows them\n");
     check(&home, &["sessions", "show", "nonsense"], 3, &say("nonsense"));
     check(&home, &["sessions", "verify", "../../etc"], 3, &say("../../etc"));
     check(&home, &["sessions", "resume", ""], 3, &say(""));
-    assert_eq!(home.cloister(&["sessions", "list"]).expect(0).out, "no sessions yet; start one with `cloister run \"TASK\"`\n");
+    assert_eq!(
+        home.cloister(&["sessions", "list"]).expect(0).out,
+        "no sessions yet; start one with `cloister run \"TASK\"`\n"
+    );
 }
 
 #[test]
@@ -211,7 +255,11 @@ fn a_server_that_is_not_there_is_refused() {
     // A port that was free a moment ago.
     let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let told = home.run(&format!("http://127.0.0.1:{port}/v1"), &[]).expect(3);
-    assert!(told.err.contains("Connection refused") && told.err.contains("what to do: start the server"), "{}", told.err);
+    assert!(
+        told.err.contains("Connection refused") && told.err.contains("what to do: start the server"),
+        "{}",
+        told.err
+    );
     assert_nothing_started(&home);
 }
 
@@ -234,7 +282,11 @@ fn without_an_oci_runtime_nothing_starts_and_the_package_is_named() {
     let is_root = rustix::process::geteuid().is_root();
     let mut hidden = Command::new("unshare");
     hidden.args(if is_root { &["-m"][..] } else { &["-rm"] }).args(["sh", "-c", hide, "sh"]);
-    hidden.arg(run.get_program()).args(run.get_args()).env("CLOISTER_HOME", home.path()).env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin");
+    hidden
+        .arg(run.get_program())
+        .args(run.get_args())
+        .env("CLOISTER_HOME", home.path())
+        .env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin");
     let output = match hidden.stdin(Stdio::null()).output() {
         Ok(output) if output.status.code() != Some(99) && !output.stderr.starts_with(b"unshare:") => output,
         _ => return eprintln!("SKIPPED: this user cannot cover the runtime in a mount namespace"),
@@ -252,6 +304,7 @@ fn without_an_oci_runtime_nothing_starts_and_the_package_is_named() {
 /// The header of a model file with an architecture and nothing else, written by hand after the format's description.
 fn gguf(architecture: &str) -> Vec<u8> {
     let text = |text: &str| [&(text.len() as u64).to_le_bytes()[..], text.as_bytes()].concat();
-    let (version, tensors, keys, string) = (3u32.to_le_bytes(), 0u64.to_le_bytes(), 1u64.to_le_bytes(), 8u32.to_le_bytes());
+    let (version, tensors, keys, string) =
+        (3u32.to_le_bytes(), 0u64.to_le_bytes(), 1u64.to_le_bytes(), 8u32.to_le_bytes());
     [&b"GGUF"[..], &version, &tensors, &keys, &text("general.architecture"), &string, &text(architecture)].concat()
 }

@@ -113,7 +113,8 @@ fn sleeper() -> Home {
 /// A word that no other process has, and a command that sleeps with it.
 fn tagged(what: &str) -> (String, String) {
     let tag = format!("cloister-test-{what}-{}", std::process::id());
-    let call = serde_json::json!({ "name": "run_command", "arguments": { "command": format!("python3 sleeper.py {tag}") } });
+    let call =
+        serde_json::json!({ "name": "run_command", "arguments": { "command": format!("python3 sleeper.py {tag}") } });
     (tag, format!("{call}\n"))
 }
 

@@ -199,7 +199,8 @@ pub fn snapshot(dir: &Path) -> Vec<(PathBuf, u32, Vec<u8>)> {
                 waiting.push(entry.path());
             }
             let small = meta.is_file() && meta.len() < 1 << 20;
-            let bytes = if small { std::fs::read(entry.path()).unwrap_or_default() } else { meta.len().to_le_bytes().into() };
+            let bytes =
+                if small { std::fs::read(entry.path()).unwrap_or_default() } else { meta.len().to_le_bytes().into() };
             found.push((entry.path(), meta.permissions().mode(), if meta.is_dir() { Vec::new() } else { bytes }));
         }
     }

@@ -99,7 +99,10 @@ fn an_edit_of_the_tests_does_not_count() {
     told.says("test_calc.py: put back");
     assert_eq!(home.text("calc.py"), FIXED);
     let test = home.repo().join("test_calc.py");
-    assert!(home.snapshot().iter().any(|entry| entry.0 == test && before.contains(entry)), "the test file is as it was");
+    assert!(
+        home.snapshot().iter().any(|entry| entry.0 == test && before.contains(entry)),
+        "the test file is as it was"
+    );
 }
 
 #[test]
@@ -133,12 +136,20 @@ fn odd_files_in_the_repository_do_not_hurt() {
     symlink("/etc/passwd", home.repo().join("passwd")).unwrap();
     let before = home.snapshot();
     let odd = ["picture.bin", "latin.py", "big.dat", "loop_a", "passwd"].map(read);
-    let script = odd.iter().map(String::as_str).chain(["{\"name\": \"list_dir\", \"arguments\": {\"path\": \".\"}}\n", GREP, READ, FIX]);
+    let script = odd.iter().map(String::as_str).chain([
+        "{\"name\": \"list_dir\", \"arguments\": {\"path\": \".\"}}\n",
+        GREP,
+        READ,
+        FIX,
+    ]);
     let server = ModelServer::start(script);
     home.run(&server.url, &[]).expect(0);
     let expected = [
-        "picture.bin is a binary file of 6 bytes", "caf\u{fffd}", "big.dat has 209715200 bytes, more than the limit",
-        "loop_a is a symbolic link, which is not followed", "passwd is a symbolic link, which is not followed",
+        "picture.bin is a binary file of 6 bytes",
+        "caf\u{fffd}",
+        "big.dat has 209715200 bytes, more than the limit",
+        "loop_a is a symbolic link, which is not followed",
+        "passwd is a symbolic link, which is not followed",
     ];
     for (at, words) in expected.into_iter().enumerate() {
         let told = server.told(at + 1);
@@ -198,7 +209,10 @@ fn an_unreadable_directory_is_left_out_for_an_ordinary_user() {
 
 fn as_nobody(command: &Command, home: &Home) -> Command {
     let mut nobody = Command::new("setpriv");
-    nobody.args(["--reuid=65534", "--regid=65534", "--clear-groups", "--"]).arg(command.get_program()).args(command.get_args());
+    nobody
+        .args(["--reuid=65534", "--regid=65534", "--clear-groups", "--"])
+        .arg(command.get_program())
+        .args(command.get_args());
     nobody.env("CLOISTER_HOME", home.path()).current_dir(home.repo());
     nobody.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     nobody

@@ -30,9 +30,12 @@ fn store() -> Option<PathBuf> {
         return None;
     }
     let home = std::env::var_os("CLOISTER_HOME").map(PathBuf::from);
-    let store = home.map(|home| home.join("store")).filter(|store| store.join("models/qwen2.5-coder-1.5b-instruct").is_dir());
+    let store =
+        home.map(|home| home.join("store")).filter(|store| store.join("models/qwen2.5-coder-1.5b-instruct").is_dir());
     if store.is_none() {
-        eprintln!("SKIPPED: the store of $CLOISTER_HOME has no qwen2.5-coder-1.5b-instruct; `cloister models pull` fetches it");
+        eprintln!(
+            "SKIPPED: the store of $CLOISTER_HOME has no qwen2.5-coder-1.5b-instruct; `cloister models pull` fetches it"
+        );
     }
     store.filter(|_| boxes_work())
 }
@@ -53,7 +56,8 @@ fn demo(store: &Path, offline: bool) -> Told {
     }
     command.arg(run.get_program()).args(run.get_args()).env("CLOISTER_HOME", home.path()).stdin(Stdio::null());
     let told = Told::from(command.output().expect("it starts"));
-    let tests = Command::new("python3").args(["-m", "unittest", "discover"]).current_dir(&repo).output().expect("python3");
+    let tests =
+        Command::new("python3").args(["-m", "unittest", "discover"]).current_dir(&repo).output().expect("python3");
     assert!(told.code != 0 || tests.status.success(), "the applied change does not pass the tests outside of the box");
     home.assert_no_box();
     told
@@ -74,7 +78,10 @@ fn check_reuse(told: &Told) {
                     let grown = number(&before, "prompt_tokens") + number(&before, "generated_tokens");
                     let context = grown.min(number(&usage, "prompt_tokens"));
                     let reused = number(&usage, "cached_tokens");
-                    assert!(reused * 100 >= context * REUSED_PERCENT_MIN, "{reused} of {context} reused: {before} then {usage}");
+                    assert!(
+                        reused * 100 >= context * REUSED_PERCENT_MIN,
+                        "{reused} of {context} reused: {before} then {usage}"
+                    );
                     measured += 1;
                 } else if taken_back {
                     eprintln!("not measured: a call after a reply that was taken back: {usage}");

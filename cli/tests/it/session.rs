@@ -78,7 +78,8 @@ fn the_event_stream_is_versioned_whole_and_ends_with_closed() {
     let events = told.events();
     let names: Vec<&str> = events.iter().map(|event| event["event"].as_str().unwrap()).collect();
     let expected = [
-        "session", "opened", "replied", "verdict", "observed", "replied", "verdict", "observed", "tested", "verified", "ended", "closed",
+        "session", "opened", "replied", "verdict", "observed", "replied", "verdict", "observed", "tested", "verified",
+        "ended", "closed",
     ];
     assert_eq!(names, expected);
     let ended = told.event("ended");
@@ -136,7 +137,10 @@ fn a_repository_without_tests_ends_unverified_and_is_not_applied() {
     home.put("calc.py", crate::home::BUG);
     let server = ModelServer::start([READ, FIX, FINISH]);
     let told = home.run(&server.url, &["--apply"]).expect(5);
-    told.says("tests: none known").says("ending: unverified").says("the repository is untouched").says("+    return a + b");
+    told.says("tests: none known")
+        .says("ending: unverified")
+        .says("the repository is untouched")
+        .says("+    return a + b");
     assert_eq!(home.text("calc.py"), crate::home::BUG);
     home.assert_no_box();
 }

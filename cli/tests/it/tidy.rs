@@ -60,7 +60,9 @@ fn nothing_is_left_to_be_done_in_the_sources() {
     // Put together here, so that this file is not found.
     let marks = ["todo", "unimplemented", "dbg"].map(|name| format!("{name}!("));
     let mut broken = Vec::new();
-    for (path, text) in sources().into_iter().filter(|(path, _)| path.components().any(|part| part.as_os_str() == "src")) {
+    for (path, text) in
+        sources().into_iter().filter(|(path, _)| path.components().any(|part| part.as_os_str() == "src"))
+    {
         for mark in marks.iter().filter(|mark| code(&text).any(|line| line.contains(mark.as_str()))) {
             broken.push(format!("{} holds {mark}", path.display()));
         }
@@ -71,10 +73,27 @@ fn nothing_is_left_to_be_done_in_the_sources() {
 #[test]
 fn no_file_names_a_host_outside_of_the_building() {
     let hosts = [
-        ("huggingface", "co"), ("hf", "co"), ("crates", "io"), ("pypi", "org"), ("pythonhosted", "org"), ("github", "com"),
-        ("githubusercontent", "com"), ("gitlab", "com"), ("npmjs", "org"), ("npmjs", "com"), ("docker", "io"), ("ghcr", "io"),
-        ("quay", "io"), ("openai", "com"), ("anthropic", "com"), ("modelscope", "cn"), ("golang", "org"), ("debian", "org"),
-        ("rust-lang", "org"), ("googleapis", "com"), ("amazonaws", "com"),
+        ("huggingface", "co"),
+        ("hf", "co"),
+        ("crates", "io"),
+        ("pypi", "org"),
+        ("pythonhosted", "org"),
+        ("github", "com"),
+        ("githubusercontent", "com"),
+        ("gitlab", "com"),
+        ("npmjs", "org"),
+        ("npmjs", "com"),
+        ("docker", "io"),
+        ("ghcr", "io"),
+        ("quay", "io"),
+        ("openai", "com"),
+        ("anthropic", "com"),
+        ("modelscope", "cn"),
+        ("golang", "org"),
+        ("debian", "org"),
+        ("rust-lang", "org"),
+        ("googleapis", "com"),
+        ("amazonaws", "com"),
     ];
     let mut broken = Vec::new();
     for path in files().into_iter().filter(|path| path.file_name().is_some_and(|name| name != "Cargo.lock")) {
@@ -120,7 +139,8 @@ fn collect(table: &toml::Table, found: &mut BTreeSet<String>) {
 /// Every Rust file of ours, relative to the workspace.
 fn sources() -> Vec<(PathBuf, String)> {
     let rust = files().into_iter().filter(|path| path.extension().is_some_and(|ending| ending == "rs"));
-    let sources: Vec<_> = rust.map(|path| (path.clone(), std::fs::read_to_string(root().join(path)).expect("UTF-8"))).collect();
+    let sources: Vec<_> =
+        rust.map(|path| (path.clone(), std::fs::read_to_string(root().join(path)).expect("UTF-8"))).collect();
     assert!(sources.len() > 100, "the walk found only {} files", sources.len());
     sources
 }

@@ -171,14 +171,7 @@ impl Model {
     }
 
     /// Attention, and its result back from "grouped by KV head" to one row for each token.
-    fn attended(
-        &self,
-        queries: &[f32],
-        layer: usize,
-        position: usize,
-        arena: &Arena,
-        blocks: &[BlockId],
-    ) -> Matrix {
+    fn attended(&self, queries: &[f32], layer: usize, position: usize, arena: &Arena, blocks: &[BlockId]) -> Matrix {
         let ModelShape { head_dim, kv_heads, heads, .. } = self.shape;
         let group = heads / kv_heads;
         let rows = queries.len() / (heads * head_dim);

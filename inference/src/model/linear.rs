@@ -111,7 +111,9 @@ pub(super) fn forward_each<const N: usize>(parts: [&Linear; N], x: &Matrix) -> R
             Weights::Packed(weights) => {
                 let grain = weights.kind().grain();
                 let fits = rounded.as_ref().is_some_and(|rounded| rounded.grain() == grain);
-                if !fits && let Some(earlier) = rounded.replace(Activations::quantise(grain, x.data(), rows, pool::shared())) {
+                if !fits
+                    && let Some(earlier) = rounded.replace(Activations::quantise(grain, x.data(), rows, pool::shared()))
+                {
                     kernel::forward_each(&earlier, &mut packed, pool::shared());
                     packed.clear();
                 }
@@ -197,7 +199,9 @@ mod tests {
             _ => None,
         };
         let weights = match own {
-            Some(kind) => Weights::Packed(Packed::new(kind, out, input, &weights.data().unwrap(), pool::shared()).unwrap()),
+            Some(kind) => {
+                Weights::Packed(Packed::new(kind, out, input, &weights.data().unwrap(), pool::shared()).unwrap())
+            }
             None => Weights::Candle(weights),
         };
         Linear { weights, out, input }

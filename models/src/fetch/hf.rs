@@ -48,35 +48,23 @@ impl Hub {
     fn new(options: &PullOptions, repo: &str, revision: &str) -> Result<Hub, FetchError> {
         // hf-hub panics where there is no home directory at all, so it is asked only where there is one.
         let has_home = std::env::var_os("HF_HOME").is_some() || std::env::home_dir().is_some();
-        let cache = if has_home {
-            Cache::from_env()
-        } else {
-            Cache::new("/nonexistent/hub".into())
-        };
+        let cache = if has_home { Cache::from_env() } else { Cache::new("/nonexistent/hub".into()) };
         let token = options.hf_token.clone().or_else(|| cache.token());
         let mut builder = ApiBuilder::from_cache(cache).with_progress(false);
         if let Some(endpoint) = &options.hf_endpoint {
             builder = builder.with_endpoint(endpoint.trim_end_matches('/').to_string());
         }
-        let settings = |reason| FetchError::Settings {
-            what: "the hub cannot be set up".to_string(),
-            reason,
-        };
+        let settings = |reason| FetchError::Settings { what: "the hub cannot be set up".to_string(), reason };
         let api = builder.build().map_err(|e| settings(e.to_string()))?;
         let repo = Repo::with_revision(repo.to_string(), RepoType::Model, revision.to_string());
-        Ok(Hub {
-            agent: agent(options)?,
-            repo: api.repo(repo),
-            token,
-        })
+        Ok(Hub { agent: agent(options)?, repo: api.repo(repo), token })
     }
 
     fn fetch_file(&self, transfer: &mut Transfer<'_, '_>, part: &mut Partial) -> Result<(), Stop> {
         for _ in 0..RESUMES_MAX {
             let before = part.bytes_done();
             match self.request(transfer, part) {
-                Err(Stop::Source(FetchError::Interrupted { .. })) if part.bytes_done() > before => {
-                }
+                Err(Stop::Source(FetchError::Interrupted { .. })) if part.bytes_done() > before => {}
                 other => return other,
             }
         }
@@ -99,10 +87,7 @@ impl Hub {
         if let Some(token) = &self.token {
             request = request.header("Authorization", format!("Bearer {token}"));
         }
-        let unreachable = |e: ureq::Error| FetchError::Unreachable {
-            url: url.clone(),
-            reason: reason(&e),
-        };
+        let unreachable = |e: ureq::Error| FetchError::Unreachable { url: url.clone(), reason: reason(&e) };
         let response = request.call().map_err(unreachable)?;
         match response.status().as_u16() {
             206 if range_start(&response) == Some(start) => {}
@@ -117,11 +102,7 @@ impl Hub {
             return Err(FetchError::wrong_size(&want, start + length).into());
         }
         let mut body = response.into_body().into_reader();
-        let interrupted = |bytes_done, reason| FetchError::Interrupted {
-            file: want.name.clone(),
-            bytes_done,
-            reason,
-        };
+        let interrupted = |bytes_done, reason| FetchError::Interrupted { file: want.name.clone(), bytes_done, reason };
         let copied = transfer.copy(&mut body, part, &|e| interrupted(0, e.to_string()));
         let reason = match copied {
             Ok(()) if part.bytes_done() == want.bytes => return Ok(()),
@@ -138,10 +119,7 @@ fn agent(options: &PullOptions) -> Result<ureq::Agent, FetchError> {
     let silence = Duration::from_secs(options.silence_seconds_max.max(1));
     let mut tls = TlsConfig::builder();
     if let Some(path) = &options.ca_file {
-        let settings = |reason| FetchError::Settings {
-            what: format!("SSL_CERT_FILE {}", path.display()),
-            reason,
-        };
+        let settings = |reason| FetchError::Settings { what: format!("SSL_CERT_FILE {}", path.display()), reason };
         let pem = std::fs::read(path).map_err(|e| settings(e.to_string()))?;
         let certificates: Vec<_> = ureq::tls::parse_pem(&pem)
             .filter_map(|item| match item {
@@ -172,19 +150,12 @@ fn agent(options: &PullOptions) -> Result<ureq::Agent, FetchError> {
 /// The first byte that a partial answer begins with: `Content-Range: bytes START-END/TOTAL`.
 fn range_start(response: &ureq::http::Response<ureq::Body>) -> Option<u64> {
     let value = response.headers().get("Content-Range")?.to_str().ok()?;
-    value
-        .strip_prefix("bytes ")?
-        .split('-')
-        .next()?
-        .parse()
-        .ok()
+    value.strip_prefix("bytes ")?.split('-').next()?.parse().ok()
 }
 
 fn reason(error: &ureq::Error) -> String {
     match error {
-        ureq::Error::HostNotFound => {
-            "the host name is not known here (no network, or no such host)".to_string()
-        }
+        ureq::Error::HostNotFound => "the host name is not known here (no network, or no such host)".to_string(),
         ureq::Error::Timeout(_) => format!("no answer in time ({error})"),
         ureq::Error::Io(error) => error.to_string(),
         other => other.to_string(),

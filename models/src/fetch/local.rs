@@ -16,22 +16,11 @@ pub(crate) fn fetch(
 ) -> Result<(), Stop> {
     transfer.origin = Origin::Path;
     if !root.is_dir() && files_in_model > 1 && root.exists() {
-        return Err(FetchError::NotADirectory {
-            path: root.to_path_buf(),
-            files: files_in_model,
-        }
-        .into());
+        return Err(FetchError::NotADirectory { path: root.to_path_buf(), files: files_in_model }.into());
     }
     for part in parts {
-        let path = if root.is_dir() {
-            root.join(&part.want().name)
-        } else {
-            root.to_path_buf()
-        };
-        let broken = |source| FetchError::Local {
-            path: path.clone(),
-            source,
-        };
+        let path = if root.is_dir() { root.join(&part.want().name) } else { root.to_path_buf() };
+        let broken = |source| FetchError::Local { path: path.clone(), source };
         let mut file = File::open(&path).map_err(broken)?;
         let bytes = file.metadata().map_err(broken)?.len();
         if bytes != part.want().bytes {

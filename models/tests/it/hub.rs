@@ -63,32 +63,17 @@ impl Hub {
     }
 
     pub fn options(&self) -> PullOptions {
-        PullOptions {
-            hf_endpoint: Some(self.url.clone()),
-            ..PullOptions::default()
-        }
+        PullOptions { hf_endpoint: Some(self.url.clone()), ..PullOptions::default() }
     }
 }
 
-fn answer_one(
-    stream: TcpStream,
-    answer: Answer,
-    file: &[u8],
-    seen: &Mutex<Vec<Request>>,
-) -> std::io::Result<()> {
+fn answer_one(stream: TcpStream, answer: Answer, file: &[u8], seen: &Mutex<Vec<Request>>) -> std::io::Result<()> {
     let mut out = stream.try_clone()?;
     let request = read_request(BufReader::new(stream))?;
     seen.lock().unwrap().push(request.clone());
-    let asked = request.range.as_deref().and_then(|range| {
-        range
-            .strip_prefix("bytes=")?
-            .strip_suffix('-')?
-            .parse()
-            .ok()
-    });
-    let start: usize = asked
-        .filter(|_| !matches!(answer, Answer::NoRanges))
-        .unwrap_or(0);
+    let asked =
+        request.range.as_deref().and_then(|range| range.strip_prefix("bytes=")?.strip_suffix('-')?.parse().ok());
+    let start: usize = asked.filter(|_| !matches!(answer, Answer::NoRanges)).unwrap_or(0);
     let body = &file[start.min(file.len())..];
     let head = |length: usize| match start {
         0 => format!("HTTP/1.1 200 OK\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n"),
@@ -100,10 +85,7 @@ fn answer_one(
         ),
     };
     match answer {
-        Answer::Status(code) => write!(
-            out,
-            "HTTP/1.1 {code} No\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
-        ),
+        Answer::Status(code) => write!(out, "HTTP/1.1 {code} No\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"),
         Answer::LoginPage => write!(out, "{}<html>", head(6)),
         Answer::CutWithoutLength(bytes) => {
             write!(out, "HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n")?;
@@ -138,9 +120,7 @@ fn read_request(from: impl BufRead) -> std::io::Result<Request> {
             break;
         }
         match line.split_once(": ") {
-            Some((name, value)) if name.eq_ignore_ascii_case("range") => {
-                request.range = Some(value.into())
-            }
+            Some((name, value)) if name.eq_ignore_ascii_case("range") => request.range = Some(value.into()),
             Some((name, value)) if name.eq_ignore_ascii_case("authorization") => {
                 request.authorization = Some(value.into());
             }

@@ -10,9 +10,7 @@ use crate::world::{World, gguf, hf};
 #[track_caller]
 fn attempts_of(error: PullError) -> Vec<FetchError> {
     match error {
-        PullError::AllSourcesFailed { attempts, .. } => {
-            attempts.into_iter().map(|a| a.error).collect()
-        }
+        PullError::AllSourcesFailed { attempts, .. } => attempts.into_iter().map(|a| a.error).collect(),
         other => panic!("{other}"),
     }
 }
@@ -26,18 +24,8 @@ fn check_arrives(script: &[Answer], ranges: &[Option<&str>]) {
     assert!(pulled.attempts.is_empty());
     assert_eq!(pulled.bytes_fetched, 3_000_000);
     world.assert_whole();
-    let seen: Vec<_> = hub
-        .requests()
-        .into_iter()
-        .map(|request| request.range)
-        .collect();
-    assert_eq!(
-        seen,
-        ranges
-            .iter()
-            .map(|r| r.map(String::from))
-            .collect::<Vec<_>>()
-    );
+    let seen: Vec<_> = hub.requests().into_iter().map(|request| request.range).collect();
+    assert_eq!(seen, ranges.iter().map(|r| r.map(String::from)).collect::<Vec<_>>());
 }
 
 #[test]
@@ -47,46 +35,28 @@ fn a_file_comes_whole_and_the_second_pull_asks_for_nothing() {
     let mut last = (0, 0);
     let mut progress = |p: models::Progress<'_>| last = (p.bytes_done, p.bytes_total);
     let cancel = Default::default();
-    let pulled = world
-        .store
-        .pull(&world.model, &hub.options(), &mut progress, &cancel)
-        .unwrap();
+    let pulled = world.store.pull(&world.model, &hub.options(), &mut progress, &cancel).unwrap();
     assert_eq!(pulled.source.as_deref(), Some("hf owner/tiny@aaaaaaaa"));
     assert_eq!(last, (3_000_000, 3_000_000));
     world.assert_whole();
     assert_eq!(world.pull(&hub.options()).unwrap().bytes_fetched, 0);
     let path = format!("/owner/tiny/resolve/{}/tiny.gguf", "a".repeat(40));
-    assert_eq!(
-        hub.requests()
-            .iter()
-            .map(|r| r.path.clone())
-            .collect::<Vec<_>>(),
-        [path]
-    );
+    assert_eq!(hub.requests().iter().map(|r| r.path.clone()).collect::<Vec<_>>(), [path]);
 }
 
 #[test]
 fn a_transfer_that_breaks_off_is_resumed_by_a_range_within_one_pull() {
-    check_arrives(
-        &[Answer::CutAfter(1_000_000), Answer::Good],
-        &[None, Some("bytes=1000000-")],
-    );
+    check_arrives(&[Answer::CutAfter(1_000_000), Answer::Good], &[None, Some("bytes=1000000-")]);
 }
 
 #[test]
 fn a_hub_without_ranges_is_asked_again_from_the_start() {
-    check_arrives(
-        &[Answer::CutAfter(1_000_000), Answer::NoRanges],
-        &[None, Some("bytes=1000000-")],
-    );
+    check_arrives(&[Answer::CutAfter(1_000_000), Answer::NoRanges], &[None, Some("bytes=1000000-")]);
 }
 
 #[test]
 fn a_body_cut_short_without_a_length_is_not_taken_for_the_file() {
-    check_arrives(
-        &[Answer::CutWithoutLength(2_000_000), Answer::Good],
-        &[None, Some("bytes=2000000-")],
-    );
+    check_arrives(&[Answer::CutWithoutLength(2_000_000), Answer::Good], &[None, Some("bytes=2000000-")]);
 }
 
 #[test]
@@ -111,17 +81,8 @@ fn bytes_damaged_between_two_pulls_cost_a_second_download_and_not_the_source() {
     let hub = Hub::serve(&world.bytes, &[Answer::Good]);
     std::fs::write(world.part(), vec![7; 100_000]).unwrap();
     let pulled = world.pull(&hub.options()).unwrap();
-    assert!(matches!(
-        pulled.attempts[0].error,
-        FetchError::HashMismatch { .. }
-    ));
-    assert_eq!(
-        hub.requests()
-            .iter()
-            .map(|r| r.range.is_some())
-            .collect::<Vec<_>>(),
-        [true, false]
-    );
+    assert!(matches!(pulled.attempts[0].error, FetchError::HashMismatch { .. }));
+    assert_eq!(hub.requests().iter().map(|r| r.range.is_some()).collect::<Vec<_>>(), [true, false]);
     world.assert_whole();
 }
 
@@ -133,13 +94,9 @@ fn wrong_bytes_are_dropped_and_the_next_source_is_tried_and_both_are_told() {
     world.model.sources.push(Source::Path { path: file });
     let hub = Hub::serve(&gguf(3_000_000, 2), &[Answer::Good]);
     let pulled = world.pull(&hub.options()).unwrap();
-    let [attempt] = pulled.attempts.as_slice() else {
-        panic!("{:?}", pulled.attempts)
-    };
-    assert!(
-        matches!(&attempt.error, FetchError::HashMismatch { found, .. }
-        if *found == models::Digest::of(&gguf(3_000_000, 2)))
-    );
+    let [attempt] = pulled.attempts.as_slice() else { panic!("{:?}", pulled.attempts) };
+    assert!(matches!(&attempt.error, FetchError::HashMismatch { found, .. }
+        if *found == models::Digest::of(&gguf(3_000_000, 2))));
     assert!(pulled.source.unwrap().starts_with("path "));
     world.assert_whole();
 }
@@ -149,10 +106,7 @@ fn wrong_bytes_from_the_only_source_leave_nothing_behind() {
     let world = World::new(vec![hf()]);
     let hub = Hub::serve(&gguf(3_000_000, 2), &[Answer::Good]);
     let errors = attempts_of(world.pull(&hub.options()).unwrap_err());
-    assert!(
-        matches!(errors.as_slice(), [FetchError::HashMismatch { .. }]),
-        "{errors:?}"
-    );
+    assert!(matches!(errors.as_slice(), [FetchError::HashMismatch { .. }]), "{errors:?}");
     world.assert_nothing_visible();
     assert_eq!(world.names("partial"), Vec::<String>::new());
 }
@@ -162,10 +116,7 @@ fn an_answer_of_another_length_is_refused_before_its_body_is_read() {
     let world = World::new(vec![hf()]);
     let hub = Hub::serve(&world.bytes, &[Answer::LoginPage]);
     let errors = attempts_of(world.pull(&hub.options()).unwrap_err());
-    assert!(
-        matches!(errors.as_slice(), [FetchError::WrongSize { found: 6, .. }]),
-        "{errors:?}"
-    );
+    assert!(matches!(errors.as_slice(), [FetchError::WrongSize { found: 6, .. }]), "{errors:?}");
 }
 
 #[test]
@@ -173,21 +124,13 @@ fn a_file_longer_than_it_may_be_is_dropped() {
     let world = World::new(vec![hf()]);
     let hub = Hub::serve(&gguf(4_000_000, 1), &[Answer::CutWithoutLength(4_000_000)]);
     let errors = attempts_of(world.pull(&hub.options()).unwrap_err());
-    assert!(
-        matches!(errors.as_slice(), [FetchError::WrongSize { .. }]),
-        "{errors:?}"
-    );
+    assert!(matches!(errors.as_slice(), [FetchError::WrongSize { .. }]), "{errors:?}");
     assert_eq!(world.names("partial"), Vec::<String>::new());
 }
 
 #[test]
 fn every_source_that_failed_is_told_with_what_to_do_next() {
-    let world = World::new(vec![
-        hf(),
-        Source::Path {
-            path: "/nonexistent/x.gguf".into(),
-        },
-    ]);
+    let world = World::new(vec![hf(), Source::Path { path: "/nonexistent/x.gguf".into() }]);
     let hub = Hub::serve(&world.bytes, &[Answer::Status(404)]);
     let text = world.pull(&hub.options()).unwrap_err().to_string();
     for part in [
@@ -204,36 +147,21 @@ fn every_source_that_failed_is_told_with_what_to_do_next() {
 fn a_hub_that_cannot_be_reached_is_given_up_within_seconds() {
     for endpoint in ["http://127.0.0.1:1", "http://hub.invalid"] {
         let world = World::new(vec![hf()]);
-        let options = PullOptions {
-            hf_endpoint: Some(endpoint.into()),
-            ..PullOptions::default()
-        };
+        let options = PullOptions { hf_endpoint: Some(endpoint.into()), ..PullOptions::default() };
         let since = Instant::now();
         let errors = attempts_of(world.pull(&options).unwrap_err());
         assert!(since.elapsed() < Duration::from_secs(11), "{endpoint}");
-        assert!(
-            matches!(errors.as_slice(), [FetchError::Unreachable { .. }]),
-            "{errors:?}"
-        );
+        assert!(matches!(errors.as_slice(), [FetchError::Unreachable { .. }]), "{errors:?}");
     }
 }
 
 #[test]
 fn a_hub_that_falls_silent_is_given_up_and_what_came_is_kept() {
     let world = World::new(vec![hf()]);
-    let hub = Hub::serve(
-        &world.bytes,
-        &[Answer::SilentAfter(1_000_000), Answer::Status(503)],
-    );
-    let options = PullOptions {
-        silence_seconds_max: 1,
-        ..hub.options()
-    };
+    let hub = Hub::serve(&world.bytes, &[Answer::SilentAfter(1_000_000), Answer::Status(503)]);
+    let options = PullOptions { silence_seconds_max: 1, ..hub.options() };
     let errors = attempts_of(world.pull(&options).unwrap_err());
-    assert!(
-        matches!(errors.as_slice(), [FetchError::Status { status: 503, .. }]),
-        "{errors:?}"
-    );
+    assert!(matches!(errors.as_slice(), [FetchError::Status { status: 503, .. }]), "{errors:?}");
     assert_eq!(std::fs::metadata(world.part()).unwrap().len(), 1_000_000);
 }
 
@@ -247,10 +175,7 @@ fn the_token_goes_to_the_hub_and_the_environment_names_hub_and_token() {
         _ => Some(String::new()),
     });
     world.pull(&options).unwrap();
-    assert_eq!(
-        hub.requests()[0].authorization.as_deref(),
-        Some("Bearer secret")
-    );
+    assert_eq!(hub.requests()[0].authorization.as_deref(), Some("Bearer secret"));
     assert!(hub.requests()[0].path.starts_with("/owner/"));
 }
 
@@ -266,10 +191,7 @@ fn a_second_puller_waits_for_the_first_and_downloads_nothing() {
         let mut waited = false;
         let mut progress = |p: models::Progress<'_>| waited |= p.origin == Origin::OtherProcess;
         let cancel = Default::default();
-        let second = world
-            .store
-            .pull(&world.model, &hub.options(), &mut progress, &cancel)
-            .unwrap();
+        let second = world.store.pull(&world.model, &hub.options(), &mut progress, &cancel).unwrap();
         assert_eq!((second.bytes_fetched, waited), (0, true));
         assert_eq!(first.join().unwrap().bytes_fetched, 3_000_000);
     });
@@ -282,25 +204,8 @@ fn too_little_disk_space_is_said_in_bytes_before_anything_is_asked_for() {
     let world = World::new(vec![hf()]);
     let hub = Hub::serve(&world.bytes, &[Answer::Good]);
     let store = world.store.clone().with_free_bytes(|_| Ok(1_234));
-    let error = store
-        .pull(
-            &world.model,
-            &hub.options(),
-            &mut |_| {},
-            &Default::default(),
-        )
-        .unwrap_err();
-    assert!(
-        matches!(
-            error,
-            PullError::NoSpace {
-                needed_bytes: 3_000_000,
-                free_bytes: 1_234,
-                ..
-            }
-        ),
-        "{error}"
-    );
+    let error = store.pull(&world.model, &hub.options(), &mut |_| {}, &Default::default()).unwrap_err();
+    assert!(matches!(error, PullError::NoSpace { needed_bytes: 3_000_000, free_bytes: 1_234, .. }), "{error}");
     assert!(hub.requests().is_empty());
     world.assert_nothing_visible();
 }

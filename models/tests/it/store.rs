@@ -3,21 +3,14 @@
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-use models::{
-    Digest, FetchError, ImportError, PathError, ResolveError, Role, Store, Verdict, VerifyError,
-};
+use models::{Digest, FetchError, ImportError, PathError, ResolveError, Role, Store, Verdict, VerifyError};
 
 use crate::world::{World, gguf};
 
 /// A world whose model was imported from a file.
 fn stocked() -> World {
     let world = World::new(Vec::new());
-    import(
-        &world.store,
-        &write(&world, "tiny.gguf", &world.bytes),
-        "tiny",
-    )
-    .unwrap();
+    import(&world.store, &write(&world, "tiny.gguf", &world.bytes), "tiny").unwrap();
     world
 }
 
@@ -67,10 +60,7 @@ fn a_directory_model_needs_a_directory() {
     import(&world.store, world.dir.path(), "vectors").unwrap();
     let weights = world.store.resolve("vectors").unwrap();
     assert_eq!(weights.role, Role::Embed);
-    assert_eq!(
-        std::fs::read(&weights.file("config.json").unwrap().path).unwrap(),
-        b"{}"
-    );
+    assert_eq!(std::fs::read(&weights.file("config.json").unwrap().path).unwrap(), b"{}");
 }
 
 #[test]
@@ -99,10 +89,7 @@ fn a_foreign_gguf_is_taken_under_a_new_name_with_its_hash() {
     let bytes = gguf(10_000, 5);
     let path = write(&world, "mine.gguf", &bytes);
     let imported = import(&world.store, &path, "my-model").unwrap();
-    assert_eq!(
-        (imported.in_catalogue, imported.files[0].sha256),
-        (false, Digest::of(&bytes))
-    );
+    assert_eq!((imported.in_catalogue, imported.files[0].sha256), (false, Digest::of(&bytes)));
     std::fs::remove_file(&path).unwrap();
     let weights = world.store.resolve("my-model").unwrap();
     let file = weights.gguf().unwrap();
@@ -110,10 +97,7 @@ fn a_foreign_gguf_is_taken_under_a_new_name_with_its_hash() {
     assert_eq!(file.sha256, Some(Digest::of(&bytes)));
     assert!(verify(&world.store, "my-model").unwrap()[0].is_good());
     let listed = world.store.list().unwrap().pop().unwrap();
-    assert_eq!(
-        (listed.name.as_str(), listed.present, listed.bytes),
-        ("my-model", true, 10_000)
-    );
+    assert_eq!((listed.name.as_str(), listed.present, listed.bytes), ("my-model", true, 10_000));
 }
 
 #[test]
@@ -123,32 +107,14 @@ fn a_name_that_is_taken_or_bad_and_a_file_that_is_no_gguf_are_refused() {
     import(&world.store, &path, "mine").unwrap();
     import(&world.store, &path, "mine").unwrap();
     let other = write(&world, "b.gguf", &gguf(1_000, 2));
-    assert!(matches!(
-        import(&world.store, &other, "mine"),
-        Err(ImportError::NameTaken { .. })
-    ));
+    assert!(matches!(import(&world.store, &other, "mine"), Err(ImportError::NameTaken { .. })));
     for name in ["", "../x", "a/b", ".hidden", "-x", "ä"] {
-        assert!(
-            matches!(
-                import(&world.store, &path, name),
-                Err(ImportError::BadName { .. })
-            ),
-            "{name}"
-        );
+        assert!(matches!(import(&world.store, &path, name), Err(ImportError::BadName { .. })), "{name}");
     }
     let text = write(&world, "text.gguf", b"GG");
-    assert!(matches!(
-        import(&world.store, &text, "t"),
-        Err(ImportError::NotGguf { .. })
-    ));
-    assert!(matches!(
-        import(&world.store, world.dir.path(), "t"),
-        Err(ImportError::ForeignDirectory { .. })
-    ));
-    assert!(matches!(
-        import(&world.store, Path::new("/nonexistent"), "t"),
-        Err(ImportError::Io { .. })
-    ));
+    assert!(matches!(import(&world.store, &text, "t"), Err(ImportError::NotGguf { .. })));
+    assert!(matches!(import(&world.store, world.dir.path(), "t"), Err(ImportError::ForeignDirectory { .. })));
+    assert!(matches!(import(&world.store, Path::new("/nonexistent"), "t"), Err(ImportError::Io { .. })));
 }
 
 #[test]
@@ -157,34 +123,14 @@ fn verification_tells_a_changed_byte_from_a_missing_one() {
     assert!(verify(&world.store, "tiny").unwrap()[0].is_good());
     change(&world, |bytes| bytes[2_999_999] ^= 1);
     let checks = verify(&world.store, "tiny").unwrap();
-    assert!(
-        matches!(checks[0].verdict, Verdict::WrongHash { expected, .. } if expected == Digest::of(&world.bytes))
-    );
+    assert!(matches!(checks[0].verdict, Verdict::WrongHash { expected, .. } if expected == Digest::of(&world.bytes)));
     change(&world, |bytes| bytes.truncate(5));
     let checks = verify(&world.store, "tiny").unwrap();
-    assert!(matches!(
-        checks[0].verdict,
-        Verdict::WrongSize {
-            expected: 3_000_000,
-            found: 5
-        }
-    ));
+    assert!(matches!(checks[0].verdict, Verdict::WrongSize { expected: 3_000_000, found: 5 }));
     let damaged = world.store.path(&world.model, "tiny.gguf");
-    assert!(
-        matches!(damaged, Err(PathError::Damaged { .. })),
-        "{damaged:?}"
-    );
-    std::fs::remove_file(
-        world
-            .store_dir()
-            .join("blobs")
-            .join(&world.names("blobs")[0]),
-    )
-    .unwrap();
-    assert!(matches!(
-        verify(&world.store, "tiny").unwrap()[0].verdict,
-        Verdict::Missing
-    ));
+    assert!(matches!(damaged, Err(PathError::Damaged { .. })), "{damaged:?}");
+    std::fs::remove_file(world.store_dir().join("blobs").join(&world.names("blobs")[0])).unwrap();
+    assert!(matches!(verify(&world.store, "tiny").unwrap()[0].verdict, Verdict::Missing));
 }
 
 #[test]
@@ -199,10 +145,7 @@ fn a_damaged_file_is_mended_by_bringing_the_model_in_again() {
 fn what_is_not_here_cannot_be_verified_and_a_cancel_is_obeyed() {
     let world = World::new(Vec::new());
     for name in ["tiny", "nobody", "../blobs"] {
-        assert!(
-            matches!(verify(&world.store, name), Err(VerifyError::NotHere { .. })),
-            "{name}"
-        );
+        assert!(matches!(verify(&world.store, name), Err(VerifyError::NotHere { .. })), "{name}");
     }
     let world = stocked();
     let verified = world.store.verify("tiny", &mut |_| {}, &true.into());
@@ -236,15 +179,9 @@ fn a_name_resolves_before_a_path_and_an_unknown_one_names_the_known() {
     let world = World::new(Vec::new());
     let path = write(&world, "loose.gguf", &gguf(100, 3));
     let weights = world.store.resolve(path.to_str().unwrap()).unwrap();
-    assert_eq!(
-        (weights.name.as_str(), &weights.gguf().unwrap().path),
-        ("loose", &path)
-    );
+    assert_eq!((weights.name.as_str(), &weights.gguf().unwrap().path), ("loose", &path));
     let text = write(&world, "notes.txt", b"hello");
-    assert!(matches!(
-        world.store.resolve(text.to_str().unwrap()),
-        Err(ResolveError::NotGguf { .. })
-    ));
+    assert!(matches!(world.store.resolve(text.to_str().unwrap()), Err(ResolveError::NotGguf { .. })));
     let error = world.store.resolve("tiny").unwrap_err().to_string();
     assert!(error.contains("cloister models pull tiny"), "{error}");
     let error = world.store.resolve("nobody").unwrap_err().to_string();

@@ -3,10 +3,7 @@
 use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 
-use models::{
-    Catalogue, Digest, Home, Model, ModelFile, Origin, PullError, PullOptions, Pulled, Role,
-    Source, Store,
-};
+use models::{Catalogue, Digest, Home, Model, ModelFile, Origin, PullError, PullOptions, Pulled, Role, Source, Store};
 use tempfile::TempDir;
 
 pub struct World {
@@ -30,18 +27,11 @@ pub fn gguf(bytes: usize, seed: u32) -> Vec<u8> {
 }
 
 pub fn model_file(name: &str, bytes: &[u8]) -> ModelFile {
-    ModelFile {
-        name: name.to_string(),
-        bytes: bytes.len() as u64,
-        sha256: Digest::of(bytes),
-    }
+    ModelFile { name: name.to_string(), bytes: bytes.len() as u64, sha256: Digest::of(bytes) }
 }
 
 pub fn hf() -> Source {
-    Source::Hf {
-        repo: "owner/tiny".into(),
-        revision: "a".repeat(40),
-    }
+    Source::Hf { repo: "owner/tiny".into(), revision: "a".repeat(40) }
 }
 
 impl World {
@@ -54,42 +44,22 @@ impl World {
         let file = model_file("tiny.gguf", &bytes);
         let store = Store::open(&Home::at(dir.path().join("home"))).unwrap();
         let store = store.with_catalogue(catalogue(&file));
-        let model = Model {
-            name: "tiny".into(),
-            role: Role::Chat,
-            licence: "Apache-2.0".into(),
-            files: vec![file],
-            sources,
-        };
-        World {
-            dir,
-            store,
-            model,
-            bytes,
-        }
+        let model =
+            Model { name: "tiny".into(), role: Role::Chat, licence: "Apache-2.0".into(), files: vec![file], sources };
+        World { dir, store, model, bytes }
     }
 
     pub fn pull(&self, options: &PullOptions) -> Result<Pulled, PullError> {
-        self.store
-            .pull(&self.model, options, &mut |_| {}, &AtomicBool::new(false))
+        self.store.pull(&self.model, options, &mut |_| {}, &AtomicBool::new(false))
     }
 
     /// Pulls and says stop as soon as `bytes` bytes have come from `origin`.
-    pub fn pull_until(
-        &self,
-        options: &PullOptions,
-        origin: Origin,
-        bytes: u64,
-    ) -> Result<Pulled, PullError> {
+    pub fn pull_until(&self, options: &PullOptions, origin: Origin, bytes: u64) -> Result<Pulled, PullError> {
         let cancel = AtomicBool::new(false);
         let mut progress = |p: models::Progress<'_>| {
-            cancel.fetch_or(
-                p.origin == origin && p.bytes_done >= bytes,
-                std::sync::atomic::Ordering::Relaxed,
-            );
+            cancel.fetch_or(p.origin == origin && p.bytes_done >= bytes, std::sync::atomic::Ordering::Relaxed);
         };
-        self.store
-            .pull(&self.model, options, &mut progress, &cancel)
+        self.store.pull(&self.model, options, &mut progress, &cancel)
     }
 
     pub fn store_dir(&self) -> PathBuf {
@@ -97,16 +67,13 @@ impl World {
     }
 
     pub fn part(&self) -> PathBuf {
-        self.store_dir()
-            .join(format!("partial/{}.part", self.model.files[0].sha256))
+        self.store_dir().join(format!("partial/{}.part", self.model.files[0].sha256))
     }
 
     /// Everything below `store/<dir>`, sorted.
     pub fn names(&self, dir: &str) -> Vec<String> {
         let entries = std::fs::read_dir(self.store_dir().join(dir)).unwrap();
-        let mut names: Vec<String> = entries
-            .map(|e| e.unwrap().file_name().into_string().unwrap())
-            .collect();
+        let mut names: Vec<String> = entries.map(|e| e.unwrap().file_name().into_string().unwrap()).collect();
         names.sort();
         names
     }
@@ -114,10 +81,7 @@ impl World {
     #[track_caller]
     pub fn assert_whole(&self) {
         let path = self.store.path(&self.model, "tiny.gguf").unwrap();
-        assert!(
-            std::fs::read(path).unwrap() == self.bytes,
-            "the bytes in the store differ"
-        );
+        assert!(std::fs::read(path).unwrap() == self.bytes, "the bytes in the store differ");
         assert_eq!(self.names("partial"), Vec::<String>::new());
     }
 
@@ -131,11 +95,7 @@ impl World {
 
 /// A catalogue with `tiny` (one file, a path source that does not exist) and a default for embedding.
 fn catalogue(file: &ModelFile) -> Catalogue {
-    let ModelFile {
-        name,
-        bytes,
-        sha256,
-    } = file;
+    let ModelFile { name, bytes, sha256 } = file;
     let other = Digest::of(b"vectors");
     let text = format!(
         r#"

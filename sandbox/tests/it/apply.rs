@@ -61,7 +61,8 @@ fn files_are_created_replaced_removed_and_change_their_mode() {
     assert!(!yard.repo().join("README.md").exists());
     let mode = fs::metadata(yard.repo().join("src/util.py")).expect("util").permissions().mode();
     assert_eq!(mode & 0o777, 0o755);
-    let names: Vec<_> = snapshot(&yard.repo()).into_iter().filter(|file| file.0.to_string_lossy().contains(".cloister")).collect();
+    let names: Vec<_> =
+        snapshot(&yard.repo()).into_iter().filter(|file| file.0.to_string_lossy().contains(".cloister")).collect();
     assert!(names.is_empty(), "{names:?}");
     assert_eq!(fs::read_dir(journals(&yard)).expect("journals").count(), 0);
 }

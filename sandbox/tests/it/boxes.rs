@@ -12,17 +12,23 @@ fn what_a_job_writes_lands_in_the_upper_layer_and_the_repository_stays_as_it_was
     let yard = Yard::new();
     let before = snapshot(&yard.repo());
     let Some(sandbox) = yard.open() else { return };
-    let outcome = sh(&sandbox, "echo two > src/main.py && echo new > src/new.py && rm README.md && chmod +x src/util.py && cat src/main.py");
+    let outcome = sh(
+        &sandbox,
+        "echo two > src/main.py && echo new > src/new.py && rm README.md && chmod +x src/util.py && cat src/main.py",
+    );
     assert_eq!((outcome.ending, text(&outcome).as_str()), (Ending::Exited(0), "two\n"));
     assert_eq!(snapshot(&yard.repo()), before);
     let changes = sandbox.view().changes(|_| true).expect("changes");
     let told: Vec<_> = changes.iter().map(|change| (change.path.to_str().unwrap_or(""), change.kind)).collect();
-    assert_eq!(told, [
-        ("README.md", ChangeKind::Deleted),
-        ("src/main.py", ChangeKind::Changed),
-        ("src/new.py", ChangeKind::Created),
-        ("src/util.py", ChangeKind::ModeChanged),
-    ]);
+    assert_eq!(
+        told,
+        [
+            ("README.md", ChangeKind::Deleted),
+            ("src/main.py", ChangeKind::Changed),
+            ("src/new.py", ChangeKind::Created),
+            ("src/util.py", ChangeKind::ModeChanged),
+        ]
+    );
     assert_eq!(changes[1].before.as_deref(), Some(&b"print('one')\n"[..]));
     assert_eq!(changes[1].after.as_deref(), Some(&b"two\n"[..]));
 }
@@ -36,11 +42,14 @@ fn a_directory_removed_and_made_again_hides_what_was_in_it() {
     assert_eq!(names, [std::path::Path::new("src/only.py")]);
     let changes = sandbox.view().changes(|_| true).expect("changes");
     let told: Vec<_> = changes.iter().map(|change| (change.path.to_str().unwrap_or(""), change.kind)).collect();
-    assert_eq!(told, [
-        ("src/main.py", ChangeKind::Deleted),
-        ("src/only.py", ChangeKind::Created),
-        ("src/util.py", ChangeKind::Deleted),
-    ]);
+    assert_eq!(
+        told,
+        [
+            ("src/main.py", ChangeKind::Deleted),
+            ("src/only.py", ChangeKind::Created),
+            ("src/util.py", ChangeKind::Deleted),
+        ]
+    );
 }
 
 #[test]
@@ -50,7 +59,8 @@ fn what_the_harness_writes_the_next_job_sees_and_the_other_way_round() {
     let view = sandbox.view();
     view.write("src/deep/er/new.py", b"print('from outside')\n").expect("write");
     view.remove("README.md").expect("remove");
-    let outcome = sh(&sandbox, "/usr/bin/python3 src/deep/er/new.py; ls; echo more >> src/deep/er/new.py; rm -r src/deep");
+    let outcome =
+        sh(&sandbox, "/usr/bin/python3 src/deep/er/new.py; ls; echo more >> src/deep/er/new.py; rm -r src/deep");
     assert_eq!(text(&outcome), "from outside\nsrc\n");
     assert!(view.read("src/deep/er/new.py").is_err());
     view.write("src/deep/again.py", b"2\n").expect("write where a directory was removed");
@@ -99,12 +109,23 @@ fn the_environment_holds_what_the_box_and_the_job_say_and_nothing_else() {
     let Some(sandbox) = yard.open() else { return };
     let env = vec![("MINE".into(), "1 2".into()), ("LANG".into(), "C".into())];
     let outcome = run(&sandbox, &Job { env, ..Job::new(["env"]) });
-    let mut lines: Vec<String> = text(&outcome).lines().map(str::to_owned).filter(|line| !line.starts_with("PATH=")).collect();
+    let mut lines: Vec<String> =
+        text(&outcome).lines().map(str::to_owned).filter(|line| !line.starts_with("PATH=")).collect();
     lines.sort();
     // The shell that is process 1 adds PWD.
-    assert_eq!(lines, [
-        "HOME=/home/agent", "LANG=C", "MINE=1 2", "PWD=/workspace", "PYTHONDONTWRITEBYTECODE=1", "TERM=dumb", "TZ=UTC", "USER=agent",
-    ]);
+    assert_eq!(
+        lines,
+        [
+            "HOME=/home/agent",
+            "LANG=C",
+            "MINE=1 2",
+            "PWD=/workspace",
+            "PYTHONDONTWRITEBYTECODE=1",
+            "TERM=dumb",
+            "TZ=UTC",
+            "USER=agent",
+        ]
+    );
 }
 
 #[test]
@@ -133,7 +154,11 @@ fn ordinary_tools_work() {
     for (tool, script, expected) in [
         ("/usr/bin/python3", "python3 -m unittest -q 2>&1 | tail -1", "OK\n"),
         ("/usr/bin/gcc", "gcc -o /tmp/hello hello.c && /tmp/hello", "hello\n"),
-        ("/usr/bin/git", "git init -q . && git add -A && git -c user.name=a -c user.email=b commit -qm c && git log --format=%s", "c\n"),
+        (
+            "/usr/bin/git",
+            "git init -q . && git add -A && git -c user.name=a -c user.email=b commit -qm c && git log --format=%s",
+            "c\n",
+        ),
         ("/usr/bin/node", "node -e 'console.log(require(\"os\").homedir())'", "/home/agent\n"),
     ] {
         if std::path::Path::new(tool).exists() {
@@ -193,7 +218,13 @@ fn boxes_work_for_an_ordinary_user_too() {
         eprintln!("SKIPPED: only root can become another user");
         return;
     }
-    let tests = ["boxes::what_a_job_writes", "boxes::closing_leaves", "escape::there_is_no_cap", "limits::the_deadline", "reap::the_box"];
+    let tests = [
+        "boxes::what_a_job_writes",
+        "boxes::closing_leaves",
+        "escape::there_is_no_cap",
+        "limits::the_deadline",
+        "reap::the_box",
+    ];
     let told = std::process::Command::new(&own)
         .args(tests)
         .arg("--nocapture")
@@ -219,7 +250,9 @@ fn boxes_work_for_an_ordinary_user_too() {
 fn what_cannot_be_boxed_is_refused_with_the_reason() {
     let yard = Yard::new();
     let none = BoxSpec { runtime: Some("/no/such/runtime".into()), ..yard.spec() };
-    assert!(matches!(Sandbox::open(none), Err(OpenError::NoRuntime { looked_for }) if looked_for == "/no/such/runtime"));
+    assert!(
+        matches!(Sandbox::open(none), Err(OpenError::NoRuntime { looked_for }) if looked_for == "/no/such/runtime")
+    );
     let liar = BoxSpec { runtime: Some("/bin/false".into()), ..yard.spec() };
     match Sandbox::open(liar) {
         Err(OpenError::Refused(attempts)) => assert!(!attempts.is_empty()),
@@ -246,7 +279,12 @@ fn a_job_costs_little_more_than_its_command() {
         })
         .collect();
     seconds.sort_by(f64::total_cmp);
-    eprintln!("one job: median {:.0} ms, of nine {:.0} to {:.0} ms", seconds[4] * 1e3, seconds[0] * 1e3, seconds[8] * 1e3);
+    eprintln!(
+        "one job: median {:.0} ms, of nine {:.0} to {:.0} ms",
+        seconds[4] * 1e3,
+        seconds[0] * 1e3,
+        seconds[8] * 1e3
+    );
     // The aim is 0.15 s on an idle machine; tests run beside others.
     assert!(seconds[0] < 0.5, "{seconds:?}");
 }

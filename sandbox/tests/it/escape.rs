@@ -113,7 +113,8 @@ fn as_root_the_boxs_user_is_nobody_on_the_host() {
 fn a_set_id_program_gives_nothing() {
     let yard = Yard::new();
     let Some(sandbox) = yard.open() else { return };
-    let told = text(&sh(&sandbox, "cp /usr/bin/id . && chmod 6755 id && ./id -u; id -u; su -c id 2>/dev/null || echo no"));
+    let told =
+        text(&sh(&sandbox, "cp /usr/bin/id . && chmod 6755 id && ./id -u; id -u; su -c id 2>/dev/null || echo no"));
     let lines: Vec<_> = told.lines().collect();
     assert_eq!(lines[0], lines[1]);
     assert_eq!(lines[2], "no");
@@ -124,7 +125,10 @@ fn a_symlink_made_in_the_box_leads_the_harness_nowhere() {
     let yard = Yard::new();
     let before = snapshot(&yard.repo());
     let Some(sandbox) = yard.open() else { return };
-    let made = sh(&sandbox, "ln -s /etc/passwd file; ln -s /etc dir; ln -s ../../../../etc up; rm -r src; ln -s /tmp src; mkfifo pipe");
+    let made = sh(
+        &sandbox,
+        "ln -s /etc/passwd file; ln -s /etc dir; ln -s ../../../../etc up; rm -r src; ln -s /tmp src; mkfifo pipe",
+    );
     assert_eq!(made.ending, Ending::Exited(0));
     let view = sandbox.view();
     for path in ["file", "dir/passwd", "up/passwd", "src/x", "pipe"] {

@@ -19,14 +19,19 @@ fn limited(sandbox: &Sandbox, limits: Limits, script: &str) -> Outcome {
 fn alive(mark: &str) -> usize {
     let own = std::process::id().to_string();
     let entries = fs::read_dir("/proc").expect("proc").flatten().filter(|entry| *entry.file_name() != *own);
-    entries.filter(|entry| fs::read(entry.path().join("cmdline")).is_ok_and(|line| String::from_utf8_lossy(&line).contains(mark))).count()
+    entries
+        .filter(|entry| {
+            fs::read(entry.path().join("cmdline")).is_ok_and(|line| String::from_utf8_lossy(&line).contains(mark))
+        })
+        .count()
 }
 
 #[test]
 fn the_deadline_kills_the_whole_tree_however_it_hides() {
     let yard = Yard::new();
     let Some(sandbox) = yard.open() else { return };
-    let mark = format!("86399.{}", sandbox.id().bytes().map(u32::from).sum::<u32>() * 1_000 + std::process::id() % 1_000);
+    let mark =
+        format!("86399.{}", sandbox.id().bytes().map(u32::from).sum::<u32>() * 1_000 + std::process::id() % 1_000);
     let script = format!(
         "trap '' TERM INT HUP; nohup sleep {mark} & setsid sleep {mark} & (setsid sh -c 'sleep {mark} &' &) ; sleep {mark}"
     );
@@ -104,7 +109,11 @@ fn files_disk_and_descriptors_have_walls() {
     let limits = Limits { file_bytes_max: 1 << 20, tmp_bytes_max: 1 << 20, open_files_max: 20, ..Limits::DEFAULT };
     assert!(!limited(&sandbox, limits.clone(), "head -c 2000000 /dev/zero > big").ending.succeeded());
     assert_eq!(sandbox.view().metadata("big").expect("big").bytes, 1 << 20);
-    assert!(!limited(&sandbox, limits.clone(), "head -c 700000 /dev/zero > /tmp/a && head -c 700000 /dev/zero > /tmp/b").ending.succeeded());
+    assert!(
+        !limited(&sandbox, limits.clone(), "head -c 700000 /dev/zero > /tmp/a && head -c 700000 /dev/zero > /tmp/b")
+            .ending
+            .succeeded()
+    );
     assert_eq!(text(&limited(&sandbox, limits, "ulimit -n")), "20\n");
     let disk = Limits { upper_bytes_max: 4 << 20, seconds_max: 20.0, ..Limits::DEFAULT };
     let filler = "i=0; while :; do head -c 1000000 /dev/zero > f$i; i=$((i+1)); sleep 0.05; done";

@@ -29,7 +29,8 @@ fn the_box_of_a_killed_owner_is_found_and_removed_with_its_processes_and_a_livin
     let Some(ours) = yard.open() else { return };
     let root = yard.repo().parent().expect("parent").to_owned();
     let own = std::env::current_exe().expect("own path");
-    let mut child = Command::new(own).args(["--exact", "reap::owner_process"]).env(OWNER_OF, &root).spawn().expect("child");
+    let mut child =
+        Command::new(own).args(["--exact", "reap::owner_process"]).env(OWNER_OF, &root).spawn().expect("child");
     let theirs = wait_for_start(&yard, ours.id());
     child.kill().expect("kill");
     assert_eq!(child.wait().expect("wait").signal(), Some(9));
@@ -89,5 +90,7 @@ fn the_doctor_is_told_what_works_and_what_to_do() {
     assert_eq!(told.footing.is_some(), told.findings.iter().all(|finding| finding.state != State::Broken));
     let nothing = probe(&yard.state(), Some(Path::new("/no/such/runtime")));
     let broken: Vec<_> = nothing.findings.iter().filter(|finding| finding.state == State::Broken).collect();
-    assert!(broken.iter().any(|finding| finding.what == "OCI runtime" && finding.remedy.contains("apt-get install runc")));
+    assert!(
+        broken.iter().any(|finding| finding.what == "OCI runtime" && finding.remedy.contains("apt-get install runc"))
+    );
 }

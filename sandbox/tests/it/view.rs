@@ -74,7 +74,9 @@ fn a_file_that_is_too_large_is_refused_with_its_size() {
     file.set_len(200 << 20).expect("size");
     let (view, layers) = view(&yard);
     match view.read("large") {
-        Err(ViewError::TooLarge { bytes, bytes_max, .. }) => assert_eq!((bytes, bytes_max), (200 << 20, FILE_BYTES_MAX)),
+        Err(ViewError::TooLarge { bytes, bytes_max, .. }) => {
+            assert_eq!((bytes, bytes_max), (200 << 20, FILE_BYTES_MAX))
+        }
         other => panic!("{other:?}"),
     }
     fs::File::create(layers.path().join("upper/huge")).expect("file").set_len(20 << 20).expect("size");
@@ -103,13 +105,16 @@ fn a_directory_in_place_of_a_file_and_a_file_in_place_of_a_directory_are_told_fi
     fs::write(layers.path().join("upper/src"), "now a file").expect("file");
     let changes = view.changes(|_| true).expect("changes");
     let told: Vec<_> = changes.iter().map(|change| (change.path.to_str().unwrap_or(""), change.kind)).collect();
-    assert_eq!(told, [
-        ("README.md", ChangeKind::Deleted),
-        ("README.md/x", ChangeKind::Created),
-        ("src", ChangeKind::Created),
-        ("src/main.py", ChangeKind::Deleted),
-        ("src/util.py", ChangeKind::Deleted),
-    ]);
+    assert_eq!(
+        told,
+        [
+            ("README.md", ChangeKind::Deleted),
+            ("README.md/x", ChangeKind::Created),
+            ("src", ChangeKind::Created),
+            ("src/main.py", ChangeKind::Deleted),
+            ("src/util.py", ChangeKind::Deleted),
+        ]
+    );
 }
 
 proptest! {

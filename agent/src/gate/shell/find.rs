@@ -9,13 +9,42 @@ use super::{Access, DEPTH_MAX, Doubt, PARTS_MAX, Word, tree};
 
 /// Programs that run the program named by their arguments.
 const WRAPPERS: [&str; 31] = [
-    "env", "sudo", "doas", "su", "nice", "ionice", "nohup", "timeout", "setsid", "stdbuf", "time", "command", "builtin", "exec",
-    "xargs", "parallel", "watch", "busybox", "toybox", "script", "chroot", "unshare", "nsenter", "flock", "strace", "ltrace",
-    "taskset", "chrt", "runuser", "coproc", "caffeinate",
+    "env",
+    "sudo",
+    "doas",
+    "su",
+    "nice",
+    "ionice",
+    "nohup",
+    "timeout",
+    "setsid",
+    "stdbuf",
+    "time",
+    "command",
+    "builtin",
+    "exec",
+    "xargs",
+    "parallel",
+    "watch",
+    "busybox",
+    "toybox",
+    "script",
+    "chroot",
+    "unshare",
+    "nsenter",
+    "flock",
+    "strace",
+    "ltrace",
+    "taskset",
+    "chrt",
+    "runuser",
+    "coproc",
+    "caffeinate",
 ];
 
 /// Programs and builtins that read shell text from their arguments or their input.
-const SHELLS: [&str; 13] = ["sh", "bash", "dash", "zsh", "ksh", "mksh", "ash", "fish", "eval", "trap", "ssh", "at", "batch"];
+const SHELLS: [&str; 13] =
+    ["sh", "bash", "dash", "zsh", "ksh", "mksh", "ash", "fish", "eval", "trap", "ssh", "at", "batch"];
 
 /// Words of one wrapper that are looked at.
 const WRAPPED_WORDS_MAX: usize = 256;
@@ -129,7 +158,8 @@ fn redirect(node: Node<'_>, script: &str, redirects: &mut Vec<(Access, Word)>) -
     let operator = tree::children(node).into_iter().find(|n| !n.is_named()).map(|n| n.kind());
     let access = if operator == Some("<") || operator == Some("<&") { Access::Read } else { Access::Write };
     if let Some(target) = targets.next() {
-        let duplicates = matches!(operator, Some(">&" | "<&")) && target.text.bytes().all(|b| b.is_ascii_digit() || b == b'-');
+        let duplicates =
+            matches!(operator, Some(">&" | "<&")) && target.text.bytes().all(|b| b.is_ascii_digit() || b == b'-');
         if !duplicates && target.text != "/dev/null" {
             redirects.push((access, target));
         }

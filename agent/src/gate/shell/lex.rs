@@ -59,7 +59,9 @@ impl Lexer<'_> {
             '{' | '}' => return construct("braces"),
             '#' if self.word.is_none() => return construct("# (a comment)"),
             '!' if self.word.is_none() => return construct("!"),
-            '~' if self.word.as_ref().is_none_or(|w| w.text.ends_with(['=', ':'])) => return construct("~ (a home directory)"),
+            '~' if self.word.as_ref().is_none_or(|w| w.text.ends_with(['=', ':'])) => {
+                return construct("~ (a home directory)");
+            }
             '=' if self.words.is_empty() => return construct("= (a variable assignment)"),
             '*' | '?' | '[' => {
                 self.push(c);

@@ -15,7 +15,9 @@ pub(super) fn prove(script: &str) -> Result<Vec<Vec<Word>>, Doubt> {
     let mut stack = vec![tree.root_node()];
     while let Some(node) = stack.pop() {
         match node.kind() {
-            "program" | "list" | "pipeline" | "redirected_statement" => stack.extend(tree::children(node).into_iter().rev()),
+            "program" | "list" | "pipeline" | "redirected_statement" => {
+                stack.extend(tree::children(node).into_iter().rev())
+            }
             "command" => commands.push(simple_command(node, script)?),
             "file_redirect" if goes_nowhere(node, script) => {}
             "&&" | "||" | ";" | "|" | "\n" => {}

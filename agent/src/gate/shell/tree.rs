@@ -80,7 +80,9 @@ pub(super) fn literal(node: Node<'_>, script: &str) -> Word {
         "concatenation" | "command_name" => {
             let parts = children(node).into_iter().map(|child| match child.kind() {
                 // One level is all there is: the grammar does not nest concatenations.
-                "concatenation" if node.kind() == "concatenation" => Word { text: String::new(), glob: false, known: false },
+                "concatenation" if node.kind() == "concatenation" => {
+                    Word { text: String::new(), glob: false, known: false }
+                }
                 _ => literal(child, script),
             });
             parts.reduce(join).unwrap_or(Word { text: String::new(), glob: false, known: false })

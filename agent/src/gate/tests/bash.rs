@@ -12,12 +12,19 @@ fn bash_reads(script: &str) -> Option<Vec<Vec<String>>> {
     let harness = "set -f; command_not_found_handle() { printf '%s\\0' \"$@\" $'\\n' >&9; }; eval \"$1\"";
     let report = dir.path().join("report");
     let status = Command::new("bash")
-        .args(["--norc", "-c", &format!("exec 9>>'{}'; PATH=/nonexistent; {harness}", report.display()), "bash", script])
+        .args([
+            "--norc",
+            "-c",
+            &format!("exec 9>>'{}'; PATH=/nonexistent; {harness}", report.display()),
+            "bash",
+            script,
+        ])
         .current_dir(dir.path())
         .status();
     status.ok()?;
     let report = std::fs::read_to_string(report).ok()?;
-    let mut commands: Vec<Vec<String>> = report.split_terminator("\n\0").map(|c| c.split_terminator('\0').map(str::to_owned).collect()).collect();
+    let mut commands: Vec<Vec<String>> =
+        report.split_terminator("\n\0").map(|c| c.split_terminator('\0').map(str::to_owned).collect()).collect();
     commands.sort();
     Some(commands)
 }
@@ -25,8 +32,45 @@ fn bash_reads(script: &str) -> Option<Vec<Vec<String>>> {
 /// Pieces without `||`, whose right side would not run, and without a newline inside a word.
 fn scripts() -> impl Strategy<Value = String> {
     let piece = proptest::sample::select(vec![
-        " ", " ", " ", "zz", "zz", "a", "'", "\"", "\\", "$", " && ", ";", " | ", "#", "!", "~", "=", "{", "}", "*", "[", "2>&1", " >/dev/null", "&", ">",
-        "-", "\t", "\nzz", "`", "(", "é", "1", "$'", "\u{a0}", "^", "%", ",", "/dev/null", "2",
+        " ",
+        " ",
+        " ",
+        "zz",
+        "zz",
+        "a",
+        "'",
+        "\"",
+        "\\",
+        "$",
+        " && ",
+        ";",
+        " | ",
+        "#",
+        "!",
+        "~",
+        "=",
+        "{",
+        "}",
+        "*",
+        "[",
+        "2>&1",
+        " >/dev/null",
+        "&",
+        ">",
+        "-",
+        "\t",
+        "\nzz",
+        "`",
+        "(",
+        "é",
+        "1",
+        "$'",
+        "\u{a0}",
+        "^",
+        "%",
+        ",",
+        "/dev/null",
+        "2",
     ]);
     proptest::collection::vec(piece, 0..9).prop_map(|pieces| format!("zz {}", pieces.concat()))
 }
@@ -34,8 +78,16 @@ fn scripts() -> impl Strategy<Value = String> {
 #[test]
 fn bash_agrees_on_scripts_that_are_written_by_hand() {
     let scripts = [
-        "zz a'b'\"c\" \\d", "zz \"a\\\\b\" \"\\a\" 'x\\y' \"x$\"", "zz 2>&1 | zz b && zz c; zz d\nzz e", "zz a2>/dev/null",
-        "zz '' \"\" a''b", "zz a#b 'x;y' \"(\" a=b c~d e^f %1 -- -x", "zz \u{a0}a", "zz *.py [ab]? ", "zz a &>/dev/null", "zz a 1>&2",
+        "zz a'b'\"c\" \\d",
+        "zz \"a\\\\b\" \"\\a\" 'x\\y' \"x$\"",
+        "zz 2>&1 | zz b && zz c; zz d\nzz e",
+        "zz a2>/dev/null",
+        "zz '' \"\" a''b",
+        "zz a#b 'x;y' \"(\" a=b c~d e^f %1 -- -x",
+        "zz \u{a0}a",
+        "zz *.py [ab]? ",
+        "zz a &>/dev/null",
+        "zz a 1>&2",
     ];
     for script in scripts {
         agrees(script, true);

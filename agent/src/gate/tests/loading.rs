@@ -21,7 +21,10 @@ fn a_policy_with_a_typo_does_not_load_and_the_error_names_file_line_key_and_rule
         "admin.toml:4: unknown variant `denny`, expected one of `allow`, `ask`, `deny` (key verdict, rule c)",
     );
     refused("version = 2\n", "admin.toml:1: version 2 is unknown, this program reads version 1 (key version)");
-    refused("version = 1\nx = 1\n", "admin.toml:2: unknown field `x`, expected one of `version`, `tool`, `path`, `command` (key x)");
+    refused(
+        "version = 1\nx = 1\n",
+        "admin.toml:2: unknown field `x`, expected one of `version`, `tool`, `path`, `command` (key x)",
+    );
 }
 
 fn command(rest: &str) -> String {
@@ -54,7 +57,10 @@ fn a_rule_that_contradicts_itself_does_not_load() {
         &command("verdict = \"deny\"\nargv = [\"ls\"]\nwithout = [\"-l\"]"),
         "admin.toml:4: rule c, key without: a deny rule is narrowed only with `with` and `with_leading`",
     );
-    refused(&command("verdict = \"deny\"\nargv = []"), "admin.toml:4: rule c, key argv: it is empty or has an empty entry");
+    refused(
+        &command("verdict = \"deny\"\nargv = []"),
+        "admin.toml:4: rule c, key argv: it is empty or has an empty entry",
+    );
     refused(
         &command("verdict = \"deny\"\nargv = [\"l*\"]"),
         "admin.toml:4: rule c, key argv: \"l*\" must be a word, words joined by |, {lines} or {script}",
@@ -67,7 +73,8 @@ fn a_rule_that_contradicts_itself_does_not_load() {
         "version = 1\n[[tool]]\nid = \"t\"\nverdict = \"deny\"\ntools = [\"read\"]\n",
         "admin.toml:3: rule t, key tools: there is no tool read, only list_dir, read_file, search, grep, edit_file, write_file, run_command, run_tests, finish",
     );
-    let twice = command("verdict = \"deny\"\nargv = [\"ls\"]\n[[command]]\nid = \"c\"\nverdict = \"deny\"\nargv = [\"x\"]");
+    let twice =
+        command("verdict = \"deny\"\nargv = [\"ls\"]\n[[command]]\nid = \"c\"\nverdict = \"deny\"\nargv = [\"x\"]");
     refused(&twice, "admin.toml:8: rule c, key id: another rule has this id");
 }
 
@@ -79,10 +86,14 @@ fn a_project_policy_only_tightens() {
         error.to_string(),
         ".cloister/policy.toml:4: rule c, key verdict: a project's policy can only tighten: use deny or ask, or ask the administrator to allow it"
     );
-    let deny = command("verdict = \"deny\"\nargv = [\"pytest\"]\nwhy = \"it is slow here\"\ninstead = \"run make test\"");
+    let deny =
+        command("verdict = \"deny\"\nargv = [\"pytest\"]\nwhy = \"it is slow here\"\ninstead = \"run make test\"");
     let policy = shipped().tightened(".cloister/policy.toml", &deny).unwrap();
     let judgement = judge(&policy, &run("pytest -q"), &Context::default());
-    assert_eq!(judgement.message(), "[project policy, rule c] the command `pytest` is not allowed: it is slow here\nInstead: run make test");
+    assert_eq!(
+        judgement.message(),
+        "[project policy, rule c] the command `pytest` is not allowed: it is slow here\nInstead: run make test"
+    );
 }
 
 #[test]

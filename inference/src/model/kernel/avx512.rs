@@ -16,7 +16,9 @@ use std::array::from_fn;
 
 /// Whether this processor has the instructions.
 pub(super) fn detected() -> bool {
-    is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("avx512bw") && is_x86_feature_detected!("avx512vnni")
+    is_x86_feature_detected!("avx512f")
+        && is_x86_feature_detected!("avx512bw")
+        && is_x86_feature_detected!("avx512vnni")
 }
 
 /// See [`super::q4k`]. The high nibbles are multiplied where they stand, sixteen times too large, and their scales
@@ -165,12 +167,7 @@ pub(super) fn q5_0<const R: usize>(tiles: &[Q5_0], x: Rows<'_, R>) -> [[f32; LAN
 
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512vnni")]
-fn add_scaled<const R: usize>(
-    total: [__m512; R],
-    dot: [__m512i; R],
-    d: &[u16; LANES],
-    dx: &[f32; R],
-) -> [__m512; R] {
+fn add_scaled<const R: usize>(total: [__m512; R], dot: [__m512i; R], d: &[u16; LANES], dx: &[f32; R]) -> [__m512; R] {
     let d = halves(d);
     from_fn(|r| {
         let product = _mm512_mul_ps(_mm512_cvtepi32_ps(dot[r]), _mm512_set1_ps(dx[r]));

@@ -347,7 +347,8 @@ fn zeroed<T: Tile>(count: usize) -> Box<[T]> {
     #[cfg(target_os = "linux")]
     {
         let start = tiles.as_ptr() as usize;
-        let (first, end) = (start.next_multiple_of(PAGE_BYTES), (start + size_of_val(&*tiles)) / PAGE_BYTES * PAGE_BYTES);
+        let (first, end) =
+            (start.next_multiple_of(PAGE_BYTES), (start + size_of_val(&*tiles)) / PAGE_BYTES * PAGE_BYTES);
         if first < end {
             // SAFETY: the range lies within the allocation; the advice changes no contents. Refused, it changes nothing.
             unsafe { libc::madvise(first as *mut _, end - first, libc::MADV_HUGEPAGE) };

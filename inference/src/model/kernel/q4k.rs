@@ -124,4 +124,3 @@ fn scale_and_minimum(packed: &[u8], run: usize) -> (u8, u8) {
         (low & 15 | packed[run - 4] >> 6 << 4, low >> 4 | packed[run] >> 6 << 4)
     }
 }
-

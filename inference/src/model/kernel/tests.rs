@@ -101,7 +101,10 @@ fn check_products(kind: Kind, rows: usize, columns: usize, m: usize, pool: &Pool
             let (sum, size) = terms.fold((0.0, 0.0), |(sum, size), term| (sum + term, size + term.abs()));
             let error = (f64::from(found[i * rows + j]) - sum).abs();
             // Q4_K takes a sum of minimums from a sum of scaled products, each larger than the difference.
-            assert!(error <= 4e-6 * size, "{kind:?} {rows}x{columns}, {m} rows: [{i}][{j}] is off by {error} of {size}");
+            assert!(
+                error <= 4e-6 * size,
+                "{kind:?} {rows}x{columns}, {m} rows: [{i}][{j}] is off by {error} of {size}"
+            );
         }
     }
 }
