@@ -179,7 +179,7 @@ impl Loop<'_> {
             Err(refused) => return Ok(Ok(Record::Refused { why: refused.judgement.message() })),
         };
         Ok(tools.execute(&cleared, &call, self.cancel).map(|outcome| match outcome {
-            Outcome::Done { text, writes, shown } => Record::Observed { text, writes, shown },
+            Outcome::Done { text, writes, shown, functions } => Record::Observed { text, writes, shown, functions },
             Outcome::Refused(why) => Record::Refused { why },
         }))
     }

@@ -58,7 +58,7 @@ pub struct Request {
     pub tokens_max: usize,
     /// How the reply begins, put into the model's mouth; empty to let it begin itself. A model that cannot be led
     /// (behind a URL) ignores it.
-    pub prefix: &'static str,
+    pub prefix: String,
 }
 
 /// What a call cost, in tokens and time.

@@ -14,6 +14,9 @@ use std::collections::BTreeMap;
 
 mod words;
 
+/// Tries for which the model itself says where the bug is.
+const FREE_TRIES: usize = 4;
+
 /// Files as the session left them: path to text.
 pub type Files = BTreeMap<String, String>;
 
@@ -106,6 +109,8 @@ pub enum Record {
         writes: Files,
         /// Files whose text it showed.
         shown: Vec<String>,
+        /// Functions whose text it showed: one of them may be wrong.
+        functions: Vec<String>,
     },
     /// The tests ran.
     Tested {
@@ -180,6 +185,7 @@ pub struct Session {
     unusable: usize,
     seen: Vec<Call>,
     recent: Vec<String>,
+    suspects: Vec<String>,
     costs: Vec<Usage>,
 }
 
@@ -202,6 +208,7 @@ impl Session {
             unusable: 0,
             seen: Vec::new(),
             recent: Vec::new(),
+            suspects: Vec::new(),
             costs: Vec::new(),
         }
     }
@@ -234,7 +241,10 @@ impl Session {
             }
             Record::Replied { text, usage } => self.replied(text, *usage),
             Record::Refused { why } => self.refused(why),
-            Record::Observed { text, writes, shown } => self.observed(text, writes, shown),
+            Record::Observed { text, writes, shown, functions } => {
+                self.suspect(functions);
+                self.observed(text, writes, shown);
+            }
             Record::Tested { run } => self.tested(run),
             Record::Restored => self.retry(),
             Record::Verified { report } => self.verified(report),
@@ -280,11 +290,30 @@ impl Session {
 
     /// A small model that has looked at enough goes on looking, because its own last turns are its strongest example.
     /// So the next reply is begun for it, with a diagnosis; what it finds and what it writes stay its own.
-    fn prefix(&self) -> &'static str {
-        match self.recent.is_empty() {
-            _ if self.explored < self.profile.explore_actions_max => "",
-            true => words::READ_PREFIX,
-            false => words::EDIT_PREFIX,
+    fn prefix(&self) -> String {
+        if self.explored < self.profile.explore_actions_max {
+            return String::new();
+        }
+        if self.recent.is_empty() {
+            return words::READ_PREFIX.into();
+        }
+        // In turn: the code at once, as a small model does it best, and a diagnosis first. After some tries each
+        // function that was seen is suspected in turn.
+        let tries = self.attempts.len() + self.unusable;
+        if tries.is_multiple_of(2) {
+            return words::code_first(&self.recent);
+        }
+        match tries.checked_sub(FREE_TRIES).and_then(|turn| self.suspects.get(turn / 2 % self.suspects.len().max(1))) {
+            Some(name) => format!("{} in `{name}`", words::DIAGNOSIS_PREFIX),
+            None => words::DIAGNOSIS_PREFIX.into(),
+        }
+    }
+
+    fn suspect(&mut self, functions: &[String]) {
+        for name in functions {
+            if !self.suspects.contains(name) {
+                self.suspects.push(name.clone());
+            }
         }
     }
 

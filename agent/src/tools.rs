@@ -19,7 +19,8 @@ pub const READ_BYTES_MAX: usize = 6_000;
 pub const OUTPUT_BYTES_MAX: usize = 3_000;
 const PATH_BYTES_MAX: usize = 512;
 const LIST_ENTRIES_MAX: usize = 100;
-const CALLS_MAX: usize = 8;
+const CALLS_MAX: usize = 5;
+const CALLED_BYTES_MAX: usize = 900;
 const FOUND_MAX: usize = 4;
 const FOUND_BYTES_MAX: usize = 1_200;
 const GREP_LINES_MAX: usize = 30;
@@ -38,6 +39,8 @@ pub enum Outcome {
         writes: Files,
         /// Paths whose text the model has now seen.
         shown: Vec<String>,
+        /// Functions whose text the model has now seen.
+        functions: Vec<String>,
     },
     /// It could not: the reply is taken back, and this is the reason.
     Refused(String),
@@ -45,11 +48,11 @@ pub enum Outcome {
 
 impl Outcome {
     fn said(text: String) -> Self {
-        Self::shown(text, Vec::new())
+        Self::shown(text, Vec::new(), Vec::new())
     }
 
-    fn shown(text: String, shown: Vec<String>) -> Self {
-        Self::Done { text, writes: Files::new(), shown }
+    fn shown(text: String, shown: Vec<String>, functions: Vec<String>) -> Self {
+        Self::Done { text, writes: Files::new(), shown, functions }
     }
 }
 
@@ -157,28 +160,38 @@ impl Tools<'_> {
             ""
         };
         let shown = clean(&shown, READ_BYTES_MAX + 1024);
-        let calls = self.calls(path, &shown);
+        let (calls, mut seen, mut functions) = self.calls(path, &shown);
+        seen.push(path.to_owned());
+        functions.extend(self.code.outline(path, &bytes).into_iter().map(|found| found.name));
         Ok(Outcome::shown(
             format!("{path}, lines {first} to {last} of {total}:{lossy}\n```\n{}\n```{more}{calls}", shown.trim_end()),
-            vec![path.to_owned()],
+            seen,
+            functions,
         ))
     }
 
-    /// The functions that some code calls and another file defines: where to look next.
-    fn calls(&self, path: &str, shown: &str) -> String {
-        let places: Vec<String> = called(shown)
-            .into_iter()
-            .filter_map(|name| match self.code.defined(name).as_slice() {
-                [(other, _)] if other != path => Some(format!("{name} in {other}")),
-                _ => None,
-            })
-            .take(CALLS_MAX)
-            .collect();
-        if places.is_empty() {
-            String::new()
-        } else {
-            format!("\nCalled here and defined elsewhere: {}.", places.join(", "))
+    /// The functions that some code calls and one other file defines, with their text: a bug is often one call further
+    /// than the test. Returns the text, the files and the names.
+    fn calls(&self, path: &str, shown: &str) -> (String, Vec<String>, Vec<String>) {
+        let (mut text, mut files, mut names) = (String::new(), Vec::new(), Vec::new());
+        for name in called(shown) {
+            let defined = self.code.defined(name);
+            let [(other, _)] = defined.as_slice() else { continue };
+            if other == path || self.policy.path_verdict(Access::Read, other) != Verdict::Allow {
+                continue;
+            }
+            let Ok(bytes) = self.workspace.read(other) else { continue };
+            let found = self.code.outline(other, &bytes).into_iter().find(|found| found.name == name);
+            let Some(found) = found.filter(|found| found.bytes.len() <= CALLED_BYTES_MAX) else { continue };
+            let body = clean(&String::from_utf8_lossy(&bytes[found.bytes]), CALLED_BYTES_MAX);
+            text += &format!("\nIt calls {name} of {}:\n```\n{}\n```", quote(other, 256), body.trim_end());
+            files.push(other.clone());
+            names.push(name.to_owned());
+            if names.len() == CALLS_MAX {
+                break;
+            }
         }
+        (text, files, names)
     }
 
     fn search(&self, query: &str) -> Outcome {
@@ -202,7 +215,10 @@ impl Tools<'_> {
                         body.trim_end()
                     );
                 }
-                Outcome::shown(text, found.into_iter().map(|hit| hit.path).collect())
+                {
+                    let functions = found.iter().filter_map(|hit| hit.symbol.clone()).collect();
+                    Outcome::shown(text, found.into_iter().map(|hit| hit.path).collect(), functions)
+                }
             }
         }
     }
@@ -277,7 +293,12 @@ impl Tools<'_> {
             Change { path: path.into(), before: old.map(String::into_bytes), after: Some(new.clone().into_bytes()) };
         let text =
             format!("You changed {path}:\n```diff\n{}```", clean(&hunks(&verify::diff(&change)), OUTPUT_BYTES_MAX));
-        Ok(Outcome::Done { text, writes: Files::from([(path.to_owned(), new)]), shown: vec![path.to_owned()] })
+        Ok(Outcome::Done {
+            text,
+            writes: Files::from([(path.to_owned(), new)]),
+            shown: vec![path.to_owned()],
+            functions: Vec::new(),
+        })
     }
 
     fn run_command(&mut self, command: &str, cancel: &AtomicBool) -> Result<Outcome, WorkspaceError> {
@@ -296,7 +317,7 @@ impl Tools<'_> {
             .filter(|change| !before.contains(change))
             .filter_map(|change| Some((change.path, String::from_utf8(change.after?).ok()?)))
             .collect();
-        Ok(Outcome::Done { text, writes, shown: Vec::new() })
+        Ok(Outcome::Done { text, writes, shown: Vec::new(), functions: Vec::new() })
     }
 
     /// For a path that does not exist: the path that was probably meant.

@@ -46,7 +46,7 @@ impl Model for LocalModel {
         let messages: Vec<inference::Message> = request.messages.iter().map(message).collect();
         let chat = self.engine.chat();
         let mut prompt = chat.encode(&messages, None, true).map_err(|error| failed(&error))?;
-        prompt.extend(chat.tokenizer().encode(request.prefix, Special::Forbid));
+        prompt.extend(chat.tokenizer().encode(&request.prefix, Special::Forbid));
         let sampling = Sampling {
             temperature: request.sampling.temperature,
             top_p: request.sampling.top_p,
@@ -61,7 +61,7 @@ impl Model for LocalModel {
             }
             error => failed(&error),
         })?;
-        let mut text = request.prefix.to_owned();
+        let mut text = request.prefix.clone();
         let mut enough = false;
         while let Some(event) = generation.recv() {
             if cancel.load(Ordering::Relaxed) {

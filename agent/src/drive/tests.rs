@@ -123,7 +123,7 @@ fn an_unread_file_may_not_be_edited() {
 fn a_look_that_was_taken_is_not_taken_again() {
     let played = play(&[("code.py", CODE)], &[READ, READ]);
     assert!(last_said(&played).contains("exactly this before"));
-    assert_eq!(played.asked.last().unwrap().prefix, "The bug is", "the diagnosis is begun for it");
+    assert_eq!(played.asked.last().unwrap().prefix, "The bug is", "the edit is begun for it");
 }
 
 #[test]

@@ -15,7 +15,7 @@ pub const ENOUGH: &str = "you have looked enough. Of the functions that you have
 /// How a look at a file begins.
 pub const READ_PREFIX: &str = "{\"name\": \"read_file\", \"arguments\": {\"path\":";
 /// How a diagnosis begins, after which the edit follows.
-pub const EDIT_PREFIX: &str = "The bug is";
+pub const DIAGNOSIS_PREFIX: &str = "The bug is";
 const REFUSAL: &str = "That reply was not carried out: ";
 
 /// The task and everything known before the first word.
@@ -66,6 +66,15 @@ pub fn refusal(why: &str, tests: Option<&TestRun>) -> String {
         text += &format!("\nThe failure is still:\n```\n{}\n```", run.output.trim());
     }
     text
+}
+
+/// How an edit begins that comes without a word before it: with its file, where only one was seen.
+pub fn code_first(seen: &[String]) -> String {
+    match seen {
+        [path] if path.ends_with(".py") => format!("edit_file {path}\n```python\n"),
+        [path] => format!("edit_file {path}\n```"),
+        _ => "edit_file".into(),
+    }
 }
 
 /// Was this message written by [`refusal`]?
