@@ -28,6 +28,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 const HTTP_CONTEXT_TOKENS: usize = 32_768;
+const VECTORS_FILES_MAX: usize = 100;
 const TASK_BYTES_MAX: u64 = 64 * 1024;
 
 /// `cloister run TASK`
@@ -90,7 +91,7 @@ impl Job {
             None => find_plan(&boxed)?,
         };
         let mut model = self.model(weights)?;
-        let (code, _) = IndexedCode::open(state, &repo, true, cancel)?;
+        let (code, _) = IndexedCode::open(state, &repo, vectors_wanted(state, &repo, &boxed)?, cancel)?;
         let mut log = self.log(state, &id, &repo, model.name())?;
         let mut watcher = self.watcher(&id, model.name(), &boxed);
         let mut session = Session::new(Profile::for_model(model.name()));
@@ -240,6 +241,21 @@ fn changed_at(path: &Path) -> Option<SystemTime> {
 /// So that `sessions resume` finds a file from wherever it is called.
 fn absolute(path: Option<&Path>) -> Option<PathBuf> {
     path.map(|path| std::path::absolute(path).unwrap_or_else(|_| path.to_owned()))
+}
+
+/// Vectors take a second for a few dozen pieces of code: a task does not wait for those of a large repository, unless
+/// `cloister index` has made them already.
+fn vectors_wanted(state: &State, repo: &Path, boxed: &Boxed) -> Result<bool, Fatal> {
+    let is_vector = |entry: std::fs::DirEntry| entry.file_name().to_string_lossy().starts_with("vector");
+    let made = std::fs::read_dir(state.index(repo)).is_ok_and(|entries| entries.flatten().any(is_vector));
+    let wanted = made || boxed.walk()?.len() <= VECTORS_FILES_MAX;
+    if !wanted {
+        eprintln!(
+            "note: searching by words and names only; `cloister index {}` adds search by meaning",
+            repo.display()
+        );
+    }
+    Ok(wanted)
 }
 
 fn read_task(typed: &str) -> Result<String, Fatal> {
