@@ -41,9 +41,10 @@ impl Boxed {
 
     /// What differs from the repository, as the sandbox tells it: what `apply` takes.
     pub fn typed_changes(&self, wanted: &[Change]) -> Result<Vec<sandbox::Change>, ViewError> {
-        self.sandbox
-            .view()
-            .changes(|path| wanted.iter().any(|change| path.as_path() == std::path::Path::new(&change.path)))
+        let paths: Vec<&Path> = wanted.iter().map(|change| Path::new(&change.path)).collect();
+        // A directory on the way must be kept too, or nothing below it is looked at.
+        let changes = self.sandbox.view().changes(|at| paths.iter().any(|path| path.starts_with(at.as_path())))?;
+        Ok(changes.into_iter().filter(|change| paths.contains(&change.path.as_path())).collect())
     }
 }
 
@@ -61,9 +62,9 @@ impl Workspace for Boxed {
     }
 
     fn revert(&mut self, path: &str) -> Result<(), WorkspaceError> {
-        let changed = self.sandbox.view().changes(|at| at.as_path() == std::path::Path::new(path));
-        let changed = changed.map_err(|error| told(path, error))?;
-        match changed.into_iter().find(|change| change.path == std::path::Path::new(path)) {
+        let wanted = Change { path: path.to_owned(), before: None, after: None };
+        let changed = self.typed_changes(&[wanted]).map_err(|error| told(path, error))?;
+        match changed.into_iter().next() {
             None => Ok(()),
             Some(sandbox::Change { before: Some(bytes), .. }) => self.write(path, &bytes),
             Some(_) => self.remove(path),

@@ -223,6 +223,7 @@ struct Over {
 /// Carries a verified change into the working tree, where what it replaces is still what the model read.
 fn apply(boxed: &Boxed, finished: &Finished, repo: &Path, state: &State, opened: SystemTime) -> anyhow::Result<()> {
     let changes = boxed.typed_changes(&finished.changes)?;
+    anyhow::ensure!(changes.len() == finished.changes.len(), "the box no longer holds the change that was verified");
     // The box compares with the working tree as it is now, so it cannot know what a person did while it was open.
     let overtaken = |change: &&sandbox::Change| changed_at(&repo.join(&change.path)).is_some_and(|at| at > opened);
     if let Some(change) = changes.iter().find(overtaken) {
