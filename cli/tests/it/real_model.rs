@@ -63,30 +63,30 @@ fn demo(store: &Path, offline: bool) -> Told {
     told
 }
 
-/// The second and later calls compute only what is new.
+/// The second and later calls compute only what is new. Measured where the reply before led to an action and stayed in
+/// the context; how much of it is shared with the next prompt is not known from outside where it was taken back.
 #[track_caller]
 fn check_reuse(told: &Told) {
-    let (mut before, mut measured, mut taken_back): (Option<Value>, usize, bool) = (None, 0, false);
+    let (mut before, mut measured, mut stayed): (Option<Value>, usize, bool) = (None, 0, false);
     for event in told.events() {
         match event["event"].as_str() {
-            // The reply left the context again; how much is shared with the next prompt is not known from outside.
-            Some("refused" | "restored") => taken_back = true,
+            Some("observed") => stayed = true,
+            Some("refused" | "restored") => stayed = false,
             Some("replied") => {
                 let usage = event["usage"].clone();
                 let number = |usage: &Value, key: &str| usage[key].as_u64().expect("a number");
-                if let Some(before) = before.filter(|_| !taken_back) {
-                    let grown = number(&before, "prompt_tokens") + number(&before, "generated_tokens");
-                    let context = grown.min(number(&usage, "prompt_tokens"));
-                    let reused = number(&usage, "cached_tokens");
-                    assert!(
-                        reused * 100 >= context * REUSED_PERCENT_MIN,
-                        "{reused} of {context} reused: {before} then {usage}"
-                    );
-                    measured += 1;
-                } else if taken_back {
-                    eprintln!("not measured: a call after a reply that was taken back: {usage}");
+                if let Some(before) = before.filter(|_| stayed) {
+                    let (prompt, earlier) = (number(&usage, "prompt_tokens"), number(&before, "prompt_tokens"));
+                    let context = earlier + number(&before, "generated_tokens");
+                    // A prompt that did not grow by the reply was cut back.
+                    if prompt >= context {
+                        let reused = number(&usage, "cached_tokens");
+                        let enough = reused * 100 >= context * REUSED_PERCENT_MIN;
+                        assert!(enough, "{reused} of {context} reused: {before} then {usage}");
+                        measured += 1;
+                    }
                 }
-                (before, taken_back) = (Some(usage), false);
+                (before, stayed) = (Some(usage), false);
             }
             _ => {}
         }

@@ -34,6 +34,28 @@ fn a_failing_test_is_fixed_and_the_working_tree_waits_for_apply() {
     home.assert_no_box();
 }
 
+/// A change below a directory was once neither applied nor taken back.
+#[test]
+fn a_change_in_a_subdirectory_is_taken_back_and_applied() {
+    if !boxes_work() {
+        return;
+    }
+    let home = Home::with_bug();
+    let (wrong, test) = (home.text("calc.py"), home.text("test_calc.py"));
+    std::fs::remove_file(home.repo().join("calc.py")).unwrap();
+    home.put("lib/__init__.py", "");
+    home.put("lib/calc.py", &wrong);
+    home.put("test_calc.py", test.replace("calc import", "lib.calc import"));
+    let read = "{\"name\": \"read_file\", \"arguments\": {\"path\": \"lib/calc.py\"}}\n";
+    let worse = "edit_file lib/calc.py\n```python\ndef add(a, b):\n    return a * b * 7\n```\n";
+    // The second edit changes nothing when the first was not taken back.
+    let again = "edit_file lib/calc.py\n```python\ndef add(a, b):\n    return a - b\n```\n";
+    let fix = FIX.replace("calc.py", "lib/calc.py").leak();
+    let server = ModelServer::start([read, worse, again, fix]);
+    home.run(&server.url, &["--apply"]).expect(0).says("changes nothing").says("applied to ");
+    assert_eq!(home.text("lib/calc.py"), FIXED);
+}
+
 #[test]
 fn a_session_is_listed_shown_and_verified_and_one_changed_byte_is_noticed() {
     if !boxes_work() {
