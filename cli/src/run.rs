@@ -177,7 +177,7 @@ impl Job {
         let directory = state.sessions().join(id);
         let diff = finished.report.as_ref().map(|report| report.diff.as_str()).unwrap_or_default();
         std::fs::write(directory.join("change.diff"), diff)?;
-        let mut exit = Exit::from(&finished.ending);
+        let exit = Exit::from(&finished.ending);
         match &watcher {
             Watcher::Screen(screen) => screen.close(&finished, session.costs()),
             Watcher::Stream(stream) => stream.emit(
@@ -204,9 +204,6 @@ impl Job {
             }
         }
         applied?;
-        if !session.files().is_empty() && finished.report.is_none() && exit == Exit::Done {
-            exit = Exit::Unverified;
-        }
         Ok(exit)
     }
 }
