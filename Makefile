@@ -30,10 +30,10 @@ test: deps ## all quick tests
 	@sh deploy/test.sh
 
 test-slow: models ## the tests that need the real models and a real runtime
-	@CLOISTER_SLOW=1 sh deploy/test.sh
+	@CLOISTER_SLOW=1 CLOISTER_TEST_MODELS="$(CLOISTER_HOME)/store/models" sh deploy/test.sh
 
 tasks: models ## solve the tasks in ../shared/tasks and print a table (TASKS=DIR for others, ONLY=NAME for one)
-	@cargo run --workspace --locked --quiet --bin tasks -- $(or $(TASKS),../shared/tasks) $(ONLY)
+	@"$(CARGO_TARGET_DIR)/debug/tasks" $(or $(TASKS),../shared/tasks) $(ONLY)
 
 lint: deps ## formatting and clippy
 	cargo fmt --all --check

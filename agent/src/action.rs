@@ -10,6 +10,11 @@ use serde_json::Value;
 /// The longest reply that is read, in bytes.
 pub const REPLY_BYTES_MAX: usize = 256 * 1024;
 
+/// How a diagnosis quotes the line that is wrong; the line follows.
+pub const LINE_IS: &str = "The bug is in the line `";
+/// How it goes on; what the line should be follows, up to the next backtick.
+pub const LINE_SHOULD_BE: &str = "`. It should be `";
+
 /// One action with everything it needs.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "name", rename_all = "snake_case")]
@@ -47,6 +52,15 @@ pub enum Call {
         /// The code, as the model wrote it.
         text: String,
     },
+    /// Another text for one line of a file that was seen.
+    EditLine {
+        /// The file; `None` until the line has told which.
+        path: Option<String>,
+        /// The line as it is, without indentation.
+        from: String,
+        /// What it should be.
+        to: String,
+    },
     /// A file that does not exist yet.
     WriteFile {
         /// The file.
@@ -66,6 +80,13 @@ pub enum Call {
         /// What it did.
         summary: String,
     },
+}
+
+impl Call {
+    /// Does it change a file?
+    pub fn edits(&self) -> bool {
+        matches!(self, Self::EditFile { .. } | Self::EditLine { .. } | Self::WriteFile { .. })
+    }
 }
 
 /// Why a reply holds no action; the text goes back to the model.
@@ -104,6 +125,9 @@ pub fn parse(reply: &str) -> Result<Call, Unreadable> {
     let reply = reply.trim_end();
     let blocks = blocks(reply);
     let last = blocks.last();
+    if let Some(call) = line_edit(reply).filter(|_| blocks.is_empty()) {
+        return Ok(call);
+    }
     if last.is_some_and(|block| !block.closed && !block.is_json()) {
         return Err(Unreadable::Unfinished);
     }
@@ -135,11 +159,22 @@ pub fn is_whole(reply: &str) -> bool {
     if reply.trim_end().ends_with("</tool_call>") {
         return true;
     }
+    if line_edit(reply).is_some() {
+        return true;
+    }
     // A bare call, once the line that closes it has ended.
     reply.ends_with('\n')
         && reply.trim_end().ends_with('}')
         && blocks(reply).is_empty()
         && matches!(parse(reply), Ok(call) if !matches!(call, Call::EditFile { .. } | Call::WriteFile { .. }))
+}
+
+/// A diagnosis that quotes a line and says what it should be: complete enough to be carried out.
+fn line_edit(reply: &str) -> Option<Call> {
+    let (from, rest) = reply.strip_prefix(LINE_IS)?.split_once(LINE_SHOULD_BE)?;
+    let (to, _) = rest.split_once('`')?;
+    let plain = |text: &str| !text.trim().is_empty() && !text.contains('\n');
+    (plain(from) && plain(to)).then(|| Call::EditLine { path: None, from: from.trim().into(), to: to.trim().into() })
 }
 
 fn edit(writes: bool, path: Option<String>, text: &str) -> Call {
@@ -369,6 +404,15 @@ mod tests {
             "write_file b.py\n```python\nx = 1\n```",
             Call::WriteFile { path: "b.py".into(), text: "x = 1\n".into() },
         );
+    }
+
+    #[test]
+    fn a_quoted_line_and_what_it_should_be_are_an_edit() {
+        let reply = "The bug is in the line `i = 0`. It should be `i = 1`";
+        check(reply, Call::EditLine { path: None, from: "i = 0".into(), to: "i = 1".into() });
+        assert!(is_whole(reply));
+        assert!(!is_whole(&reply[..reply.len() - 1]));
+        assert_eq!(parse("The bug is in the line `i = 0`. It should be ``"), Err(Unreadable::NoAction));
     }
 
     #[test]

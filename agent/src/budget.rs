@@ -26,10 +26,10 @@ pub struct Budget {
 impl Default for Budget {
     fn default() -> Self {
         Budget {
-            calls_max: 60,
+            calls_max: 120,
             seconds_max: 600,
             model_tokens_max: 200_000,
-            commands_max: 30,
+            commands_max: 120,
             output_bytes_max: 1 << 20,
         }
     }

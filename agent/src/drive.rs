@@ -15,7 +15,7 @@ use crate::tools::{self, Outcome, Tools};
 use crate::verify::{Report, verify};
 use crate::workspace::{Change, Workspace, WorkspaceError};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 const NAMED_MAX: usize = 4;
 
@@ -90,7 +90,10 @@ impl Loop<'_> {
                 Ok(Record::Stopped { ending: Ending::BudgetExhausted { which: exhausted.to_string() } })
             } else {
                 match step {
-                    Step::Ask(request) => Ok(self.ask(&request)),
+                    Step::Ask(request) => {
+                        let deadline = start + Duration::from_secs(self.budget.seconds_max);
+                        Ok(self.ask(&request, deadline))
+                    }
                     Step::Act(call) => self.act(session, call)?,
                     Step::Test => self.test(),
                     Step::Restore(files) => self.restore(&files),
@@ -148,11 +151,13 @@ impl Loop<'_> {
         self.plan.as_ref().is_some_and(|plan| plan.protects(path))
     }
 
-    fn ask(&mut self, request: &Request) -> Record {
+    /// Lets the model speak until its action is whole or the session's time is up.
+    fn ask(&mut self, request: &Request, deadline: Instant) -> Record {
         let on_event = &mut self.on_event;
         let mut on_text = |text: &str| {
             on_event(Event::Speaking(text));
-            if crate::action::is_whole(text) { Flow::Enough } else { Flow::More }
+            let enough = crate::action::is_whole(text) || Instant::now() >= deadline;
+            if enough { Flow::Enough } else { Flow::More }
         };
         match self.model.complete(request, &mut on_text, self.cancel) {
             Ok(reply) => Record::Replied { text: reply.text, usage: reply.usage },
@@ -179,7 +184,9 @@ impl Loop<'_> {
             Err(refused) => return Ok(Ok(Record::Refused { why: refused.judgement.message() })),
         };
         Ok(tools.execute(&cleared, &call, self.cancel).map(|outcome| match outcome {
-            Outcome::Done { text, writes, shown, functions } => Record::Observed { text, writes, shown, functions },
+            Outcome::Done { text, writes, shown, functions, lines } => {
+                Record::Observed { text, writes, shown, functions, lines }
+            }
             Outcome::Refused(why) => Record::Refused { why },
         }))
     }

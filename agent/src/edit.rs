@@ -25,6 +25,14 @@ pub enum EditError {
         /// What stands there.
         text: String,
     },
+    /// A line to replace that is not there, or more than once.
+    #[error("your edit was not made: {path} does not have the line `{line}` exactly once. Write the complete function")]
+    NoSuchLine {
+        /// The file.
+        path: String,
+        /// As it was quoted.
+        line: String,
+    },
     /// A fragment of a file without functions to go by.
     #[error(
         "your edit was not made: the block has {new} lines, {path} has {old}, and no function in the block is in the file. Write the complete function, or the whole file. Functions in {path}: {names}"
@@ -41,10 +49,29 @@ pub enum EditError {
     },
 }
 
+/// The text of `path` with another text for the one line that reads `from`; its indentation stays.
+pub fn replace_line(path: &str, old: &str, from: &str, to: &str, code: &dyn Code) -> Result<String, EditError> {
+    let mut found = old.split_inclusive('\n').filter(|line| line.trim() == from.trim());
+    let (Some(line), None) = (found.next(), found.next()) else {
+        return Err(EditError::NoSuchLine { path: path.into(), line: from.chars().take(120).collect() });
+    };
+    let at = old.split_inclusive('\n').take_while(|other| other.trim() != from.trim()).map(str::len).sum::<usize>();
+    let indent = line.len() - line.trim_start().len();
+    let end = at + line.trim_end().len();
+    // Who quotes a line often leaves its last mark out of the quotation.
+    let mark = from.trim().chars().last().filter(|mark| ":{;,".contains(*mark) && !to.trim().ends_with(*mark));
+    let mark = mark.map(String::from).unwrap_or_default();
+    checked(path, old, format!("{}{}{mark}{}", &old[..at + indent], to.trim(), &old[end..]), code)
+}
+
 /// The text of `path` after the edit.
 pub fn splice(path: &str, old: &str, block: &str, code: &dyn Code) -> Result<String, EditError> {
     let block = dedent(block);
-    let new = merge(path, old, &block, code)?;
+    checked(path, old, merge(path, old, &block, code)?, code)
+}
+
+/// `new`, where it changes something and parses at least as well as `old`.
+fn checked(path: &str, old: &str, new: String, code: &dyn Code) -> Result<String, EditError> {
     if new.trim() == old.trim() || squeeze(&new) == squeeze(old) {
         return Err(EditError::NoChange { path: path.into() });
     }
@@ -252,6 +279,21 @@ mod tests {
     fn an_edit_that_changes_nothing_is_an_error() {
         let same = "def one(x):\n\n    return x   \n";
         assert_eq!(splice("a.py", OLD, same, &Indents), Err(EditError::NoChange { path: "a.py".into() }));
+    }
+
+    #[test]
+    fn one_line_is_replaced_where_it_stands_and_keeps_its_indentation() {
+        let new = replace_line("a.py", OLD, "return 2", "return 3", &Indents).unwrap();
+        assert_eq!(new, OLD.replace("        return 2\n", "        return 3\n"));
+        let new = replace_line("a.py", OLD, "def one(x):", "def one(x, y)", &Indents).unwrap();
+        assert!(new.contains("def one(x, y):\n"), "the mark at its end stays: {new}");
+        let same = replace_line("a.py", OLD, "return 2", " return 2 ", &Indents);
+        assert_eq!(same, Err(EditError::NoChange { path: "a.py".into() }));
+        let twice = OLD.replace("return 2", "return 1");
+        for (text, line) in [(OLD, "return 4"), (twice.as_str(), "return 1")] {
+            let error = replace_line("a.py", text, line, "pass", &Indents).unwrap_err();
+            assert!(error.to_string().contains("exactly once"), "{error}");
+        }
     }
 
     #[test]

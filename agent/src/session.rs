@@ -5,17 +5,18 @@
 //! left in the context is repeated. Both keep the prompt a prefix of what the model has already computed.
 
 use crate::action::{self, Call};
-use crate::model::{Message, Request, Role, Usage};
+use crate::model::{Message, Request, Role, Sampling, Usage};
 use crate::profile::Profile;
 use crate::tests_run::TestRun;
 use crate::verify::Report;
+use approach::{Approach, Draw, Suspects};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
+mod approach;
 mod words;
 
-/// Tries for which the model itself says where the bug is.
-const FREE_TRIES: usize = 4;
+pub use approach::statements;
 
 /// Files as the session left them: path to text.
 pub type Files = BTreeMap<String, String>;
@@ -111,6 +112,8 @@ pub enum Record {
         shown: Vec<String>,
         /// Functions whose text it showed: one of them may be wrong.
         functions: Vec<String>,
+        /// Their statements: one of them may be wrong.
+        lines: Vec<String>,
     },
     /// The tests ran.
     Tested {
@@ -178,14 +181,19 @@ pub struct Session {
     /// Length of the history before the reply that began the attempt.
     checkpoint: usize,
     attempts: Vec<Attempt>,
-    /// The reply of an edit that waits for its tests.
-    trial: Option<String>,
+    /// An edit that waits for its tests: what the model is told of it, and the statements of the file as it is now.
+    trial: Option<(String, Vec<String>)>,
     failed_least: Option<usize>,
     explored: usize,
+    /// Edits in a row that led to nothing: refused, or taken back after their tests.
+    tries: usize,
+    /// Replies in a row without an action that could be carried out.
     unusable: usize,
     seen: Vec<Call>,
+    /// States of the files whose tests are known to fail.
+    failed: Vec<Files>,
     recent: Vec<String>,
-    suspects: Vec<String>,
+    suspects: Suspects,
     costs: Vec<Usage>,
 }
 
@@ -205,10 +213,12 @@ impl Session {
             trial: None,
             failed_least: None,
             explored: 0,
+            tries: 0,
             unusable: 0,
             seen: Vec::new(),
+            failed: Vec::new(),
             recent: Vec::new(),
-            suspects: Vec::new(),
+            suspects: Suspects::default(),
             costs: Vec::new(),
         }
     }
@@ -216,12 +226,19 @@ impl Session {
     /// What comes next; asking twice gives the same answer.
     pub fn step(&self) -> Step {
         match &self.next {
-            Next::Ask => Step::Ask(Request {
-                messages: self.messages.clone(),
-                sampling: self.profile.sampling(self.attempts.len() + self.unusable),
-                tokens_max: self.profile.reply_tokens_max,
-                prefix: self.prefix(),
-            }),
+            Next::Ask => {
+                let approach = self.approach();
+                Step::Ask(Request {
+                    messages: self.messages.clone(),
+                    sampling: match approach.draw {
+                        Draw::Attempt(at) => self.profile.sampling(at),
+                        Draw::Greedy => Sampling::GREEDY,
+                        Draw::Line(seed) => self.profile.line_sampling(seed),
+                    },
+                    tokens_max: self.profile.reply_tokens_max,
+                    prefix: approach.prefix,
+                })
+            }
             Next::Act(call) => Step::Act(call.clone()),
             Next::Test => Step::Test,
             Next::Restore => Step::Restore(self.restored()),
@@ -241,9 +258,11 @@ impl Session {
             }
             Record::Replied { text, usage } => self.replied(text, *usage),
             Record::Refused { why } => self.refused(why),
-            Record::Observed { text, writes, shown, functions } => {
-                self.suspect(functions);
-                self.observed(text, writes, shown);
+            Record::Observed { text, writes, shown, functions, lines } => {
+                if writes.is_empty() {
+                    self.suspects.saw(functions, lines);
+                }
+                self.observed(text, writes, shown, lines);
             }
             Record::Tested { run } => self.tested(run),
             Record::Restored => self.retry(),
@@ -288,33 +307,12 @@ impl Session {
         &self.recent
     }
 
-    /// A small model that has looked at enough goes on looking, because its own last turns are its strongest example.
-    /// So the next reply is begun for it, with a diagnosis; what it finds and what it writes stay its own.
-    fn prefix(&self) -> String {
+    fn approach(&self) -> Approach {
+        let tries = self.tries + self.unusable;
         if self.explored < self.profile.explore_actions_max {
-            return String::new();
+            return Approach { prefix: String::new(), draw: Draw::Attempt(tries) };
         }
-        if self.recent.is_empty() {
-            return words::READ_PREFIX.into();
-        }
-        // In turn: the code at once, as a small model does it best, and a diagnosis first. After some tries each
-        // function that was seen is suspected in turn.
-        let tries = self.attempts.len() + self.unusable;
-        if tries.is_multiple_of(2) {
-            return words::code_first(&self.recent);
-        }
-        match tries.checked_sub(FREE_TRIES).and_then(|turn| self.suspects.get(turn / 2 % self.suspects.len().max(1))) {
-            Some(name) => format!("{} in `{name}`", words::DIAGNOSIS_PREFIX),
-            None => words::DIAGNOSIS_PREFIX.into(),
-        }
-    }
-
-    fn suspect(&mut self, functions: &[String]) {
-        for name in functions {
-            if !self.suspects.contains(name) {
-                self.suspects.push(name.clone());
-            }
-        }
+        self.suspects.approach(tries, &self.recent)
     }
 
     fn say(&mut self, text: String) {
@@ -323,8 +321,8 @@ impl Session {
 
     fn replied(&mut self, text: &str, usage: Usage) {
         self.costs.push(usage);
-        let edits = matches!(action::parse(text), Ok(Call::EditFile { .. } | Call::WriteFile { .. }));
-        if edits && self.trial.is_none() && self.attempts.is_empty() {
+        let edits = matches!(action::parse(text), Ok(call) if call.edits());
+        if edits && self.tries == 0 {
             self.checkpoint = self.messages.len();
         }
         self.messages.push(Message::new(Role::Assistant, text.trim_end()));
@@ -342,10 +340,16 @@ impl Session {
 
     /// A reply that led to nothing is taken back; only the complaint stays.
     fn refused(&mut self, why: &str) {
-        self.unusable += 1;
         // Who tried to edit has looked enough; unless it is a file that was never seen.
-        if matches!(self.next, Next::Act(Call::EditFile { .. })) && !self.recent.is_empty() {
+        if matches!(&self.next, Next::Act(call) if call.edits()) && !self.recent.is_empty() {
             self.explored = self.profile.explore_actions_max;
+            self.tries += 1;
+            if self.tries >= self.profile.attempts_max {
+                self.next = Next::End(Ending::GaveUp { attempts: self.tries });
+                return;
+            }
+        } else {
+            self.unusable += 1;
         }
         if self.unusable > self.profile.unusable_replies_max {
             self.next = Next::End(Ending::Stuck { why: why.to_owned() });
@@ -354,15 +358,19 @@ impl Session {
         if self.messages.last().is_some_and(|last| last.role == Role::Assistant) {
             self.messages.pop();
         }
+        self.next = Next::Ask;
+        if self.checkpoint > 0 && Suspects::closing_in(self.tries) {
+            self.messages.truncate(self.checkpoint);
+            return;
+        }
         let again = words::refusal(why, self.tests.as_ref());
         match self.messages.last_mut().filter(|last| words::is_refusal(&last.content)) {
             Some(last) => last.content = again,
             None => self.say(again),
         }
-        self.next = Next::Ask;
     }
 
-    fn observed(&mut self, text: &str, writes: &Files, shown: &[String]) {
+    fn observed(&mut self, text: &str, writes: &Files, shown: &[String], lines: &[String]) {
         let Next::Act(call) = self.next.clone() else { return };
         for path in shown {
             self.recent.retain(|seen| seen != path);
@@ -398,16 +406,23 @@ impl Session {
         }
         self.explored = 0;
         self.files.extend(writes.clone());
-        self.trial = Some(text.to_owned());
+        // The same change again would fail again.
+        if self.failed.contains(&self.files) {
+            self.tries += 1;
+            self.next = Next::Restore;
+            return;
+        }
+        self.trial = Some((text.to_owned(), lines.to_vec()));
         if self.tests.is_some() {
             self.next = Next::Test;
         } else {
+            self.trial = None;
             self.keep(format!("{text}\nNo tests are known in this repository. Check your change, then use finish."));
         }
     }
 
     fn tested(&mut self, run: &TestRun) {
-        let Some(change) = self.trial.take() else {
+        let Some((change, lines)) = self.trial.take() else {
             self.say(words::tests(run, "The tests ran"));
             self.next = if run.passed && !self.files.is_empty() { Next::Verify } else { Next::Ask };
             return;
@@ -420,15 +435,18 @@ impl Session {
         }
         let better = match (run.failed, self.failed_least) {
             (Some(now), Some(least)) => now < least,
-            // Before, the tests did not even end.
-            (Some(_), None) => run.ran.is_some() && self.tests.as_ref().is_some_and(|base| base.ran.is_none()),
+            // Before, the tests did not even end: now some of them must pass, for a program that ends is not yet right.
+            (Some(now), None) => self.tests.as_ref().is_some_and(|base| base.ran.is_none()) && run.ran > Some(now),
             _ => false,
         };
         if better || run.passed {
             self.failed_least = run.failed.or(self.failed_least);
+            self.suspects.changed(lines);
             self.keep(format!("{change}\n{}", words::tests(run, "The edit is kept")));
         } else {
             self.attempts.push(Attempt { change, run: run.clone() });
+            self.failed.push(self.files.clone());
+            self.tries += 1;
             self.next = Next::Restore;
         }
     }
@@ -438,6 +456,7 @@ impl Session {
         self.say(text);
         self.kept = self.files.clone();
         self.attempts.clear();
+        self.tries = 0;
         self.next = Next::Ask;
     }
 
@@ -449,8 +468,8 @@ impl Session {
     fn retry(&mut self) {
         self.files = self.kept.clone();
         self.explored = self.profile.explore_actions_max.saturating_sub(self.profile.retry_looks_max);
-        if self.attempts.len() >= self.profile.attempts_max {
-            self.next = Next::End(Ending::GaveUp { attempts: self.attempts.len() });
+        if self.tries >= self.profile.attempts_max {
+            self.next = Next::End(Ending::GaveUp { attempts: self.tries });
             return;
         }
         self.messages.truncate(self.checkpoint);
@@ -458,7 +477,7 @@ impl Session {
         self.next = Next::Ask;
         // Every other attempt starts from the same words as the first: what failed anchors a small model, and nothing
         // has to be computed for it.
-        if self.attempts.len().is_multiple_of(2) {
+        if self.tries.is_multiple_of(2) || Suspects::closing_in(self.tries) {
             return;
         }
         let from = self.attempts.len().saturating_sub(self.profile.attempts_shown_max);

@@ -4,9 +4,9 @@
 
 use crate::action::Call;
 use crate::code::Code;
-use crate::edit;
+use crate::edit::{self, EditError};
 use crate::gate::{Access, Action, Cleared, Policy, Verdict};
-use crate::session::Files;
+use crate::session::{Files, statements};
 use crate::text::{quote, sanitize};
 use crate::verify::{self, own_changes};
 use crate::workspace::{Change, Command, Ended, Workspace, WorkspaceError};
@@ -41,6 +41,8 @@ pub enum Outcome {
         shown: Vec<String>,
         /// Functions whose text the model has now seen.
         functions: Vec<String>,
+        /// Their statements.
+        lines: Vec<String>,
     },
     /// It could not: the reply is taken back, and this is the reason.
     Refused(String),
@@ -48,11 +50,7 @@ pub enum Outcome {
 
 impl Outcome {
     fn said(text: String) -> Self {
-        Self::shown(text, Vec::new(), Vec::new())
-    }
-
-    fn shown(text: String, shown: Vec<String>, functions: Vec<String>) -> Self {
-        Self::Done { text, writes: Files::new(), shown, functions }
+        Self::Done { text, writes: Files::new(), shown: Vec::new(), functions: Vec::new(), lines: Vec::new() }
     }
 }
 
@@ -71,7 +69,21 @@ pub struct Tools<'a> {
 impl Tools<'_> {
     /// Names the file of an edit that names none, by the functions in its block. Before the gate, so that it judges a path.
     pub fn resolve(&self, call: Call) -> Result<Call, String> {
-        let Call::EditFile { path: None, text } = call else { return Ok(call) };
+        let text = match call {
+            Call::EditFile { path: None, text } => text,
+            Call::EditLine { path: None, from, to } => {
+                let has = |path: &&String| {
+                    self.workspace
+                        .read(path)
+                        .is_ok_and(|bytes| String::from_utf8_lossy(&bytes).lines().any(|line| line.trim() == from))
+                };
+                let Some(path) = self.recent.iter().find(has).cloned() else {
+                    return Err(format!("no file that you have seen has the line `{}`", clean(&from, 200)));
+                };
+                return Ok(Call::EditLine { path: Some(path), from, to });
+            }
+            call => return Ok(call),
+        };
         let walked = self.workspace.walk().unwrap_or_default();
         let candidates = self.recent.iter().chain(walked.iter().take(RESOLVE_FILES_MAX));
         for path in candidates {
@@ -104,7 +116,14 @@ impl Tools<'_> {
             Call::ReadFile { path, start, end } => self.read_file(path, *start, *end),
             Call::Search { query } => Ok(self.search(query)),
             Call::Grep { pattern, path } => self.grep(pattern, path.as_deref()),
-            Call::EditFile { path, text } => self.edit_file(path.as_deref().unwrap_or_default(), text),
+            Call::EditFile { path, text } => {
+                let path = path.as_deref().unwrap_or_default();
+                self.edit(path, |old, code| edit::splice(path, old, text, code))
+            }
+            Call::EditLine { path, from, to } => {
+                let path = path.as_deref().unwrap_or_default();
+                self.edit(path, |old, code| edit::replace_line(path, old, from, to, code))
+            }
             Call::WriteFile { path, text } => self.write_file(path, text),
             Call::RunCommand { command } => self.run_command(command, cancel),
             Call::RunTests | Call::Finish { .. } => Ok(Outcome::said(String::new())),
@@ -160,20 +179,28 @@ impl Tools<'_> {
             ""
         };
         let shown = clean(&shown, READ_BYTES_MAX + 1024);
-        let (calls, mut seen, mut functions) = self.calls(path, &shown);
-        seen.push(path.to_owned());
+        let (calls, mut files, mut functions, mut lines) = self.calls(path, &shown);
+        files.push(path.to_owned());
         functions.extend(self.code.outline(path, &bytes).into_iter().map(|found| found.name));
-        Ok(Outcome::shown(
-            format!("{path}, lines {first} to {last} of {total}:{lossy}\n```\n{}\n```{more}{calls}", shown.trim_end()),
-            seen,
-            functions,
-        ))
+        lines.extend(self.lines(path, &text));
+        let text =
+            format!("{path}, lines {first} to {last} of {total}:{lossy}\n```\n{}\n```{more}{calls}", shown.trim_end());
+        Ok(Outcome::Done { text, writes: Files::new(), shown: files, functions, lines })
+    }
+
+    /// The statements in the functions of a file; one that stands there twice cannot be pointed at.
+    fn lines(&self, path: &str, text: &str) -> Vec<String> {
+        let functions = self.code.outline(path, text.as_bytes());
+        let mut lines: Vec<String> =
+            functions.into_iter().filter_map(|found| text.get(found.bytes)).flat_map(statements).collect();
+        lines.retain(|line| text.lines().filter(|other| other.trim() == line).count() < 2);
+        lines
     }
 
     /// The functions that some code calls and one other file defines, with their text: a bug is often one call further
-    /// than the test. Returns the text, the files and the names.
-    fn calls(&self, path: &str, shown: &str) -> (String, Vec<String>, Vec<String>) {
-        let (mut text, mut files, mut names) = (String::new(), Vec::new(), Vec::new());
+    /// than the test. Returns the text, the files, the names and the statements.
+    fn calls(&self, path: &str, shown: &str) -> (String, Vec<String>, Vec<String>, Vec<String>) {
+        let (mut text, mut files, mut names, mut lines) = (String::new(), Vec::new(), Vec::new(), Vec::new());
         for name in called(shown) {
             let defined = self.code.defined(name);
             let [(other, _)] = defined.as_slice() else { continue };
@@ -184,6 +211,7 @@ impl Tools<'_> {
             let found = self.code.outline(other, &bytes).into_iter().find(|found| found.name == name);
             let Some(found) = found.filter(|found| found.bytes.len() <= CALLED_BYTES_MAX) else { continue };
             let body = clean(&String::from_utf8_lossy(&bytes[found.bytes]), CALLED_BYTES_MAX);
+            lines.extend(statements(&body));
             text += &format!("\nIt calls {name} of {}:\n```\n{}\n```", quote(other, 256), body.trim_end());
             files.push(other.clone());
             names.push(name.to_owned());
@@ -191,7 +219,7 @@ impl Tools<'_> {
                 break;
             }
         }
-        (text, files, names)
+        (text, files, names, lines)
     }
 
     fn search(&self, query: &str) -> Outcome {
@@ -215,9 +243,12 @@ impl Tools<'_> {
                         body.trim_end()
                     );
                 }
-                {
-                    let functions = found.iter().filter_map(|hit| hit.symbol.clone()).collect();
-                    Outcome::shown(text, found.into_iter().map(|hit| hit.path).collect(), functions)
+                Outcome::Done {
+                    text,
+                    writes: Files::new(),
+                    functions: found.iter().filter_map(|hit| hit.symbol.clone()).collect(),
+                    lines: found.iter().flat_map(|hit| statements(&hit.text)).collect(),
+                    shown: found.into_iter().map(|hit| hit.path).collect(),
                 }
             }
         }
@@ -262,7 +293,11 @@ impl Tools<'_> {
         )))
     }
 
-    fn edit_file(&mut self, path: &str, block: &str) -> Result<Outcome, WorkspaceError> {
+    fn edit(
+        &mut self,
+        path: &str,
+        change: impl FnOnce(&str, &dyn Code) -> Result<String, EditError>,
+    ) -> Result<Outcome, WorkspaceError> {
         let bytes = self.workspace.read(path)?;
         // A model that has not seen a file invents what is in it.
         if !self.recent.iter().any(|seen| seen == path) {
@@ -273,7 +308,7 @@ impl Tools<'_> {
         let Ok(old) = String::from_utf8(bytes) else {
             return Ok(Outcome::Refused(format!("{path} is not UTF-8 text; it cannot be edited")));
         };
-        match edit::splice(path, &old, block, self.code) {
+        match change(&old, self.code) {
             Err(error) => Ok(Outcome::Refused(error.to_string())),
             Ok(new) => self.put(path, Some(old), new),
         }
@@ -295,6 +330,7 @@ impl Tools<'_> {
             format!("You changed {path}:\n```diff\n{}```", clean(&hunks(&verify::diff(&change)), OUTPUT_BYTES_MAX));
         Ok(Outcome::Done {
             text,
+            lines: self.lines(path, &new),
             writes: Files::from([(path.to_owned(), new)]),
             shown: vec![path.to_owned()],
             functions: Vec::new(),
@@ -317,7 +353,7 @@ impl Tools<'_> {
             .filter(|change| !before.contains(change))
             .filter_map(|change| Some((change.path, String::from_utf8(change.after?).ok()?)))
             .collect();
-        Ok(Outcome::Done { text, writes, shown: Vec::new(), functions: Vec::new() })
+        Ok(Outcome::Done { text, writes, shown: Vec::new(), functions: Vec::new(), lines: Vec::new() })
     }
 
     /// For a path that does not exist: the path that was probably meant.
@@ -352,7 +388,9 @@ pub fn action(call: &Call) -> Action {
         Call::ReadFile { path, .. } => Action::ReadFile { path },
         Call::Search { query } => Action::Search { query },
         Call::Grep { pattern, path } => Action::Grep { pattern, path: path.unwrap_or_else(|| ".".into()) },
-        Call::EditFile { path, .. } => Action::EditFile { path: path.unwrap_or_default() },
+        Call::EditFile { path, .. } | Call::EditLine { path, .. } => {
+            Action::EditFile { path: path.unwrap_or_default() }
+        }
         Call::WriteFile { path, .. } => Action::WriteFile { path },
         Call::RunCommand { command } => Action::RunCommand { command },
         Call::RunTests => Action::RunTests,
@@ -372,7 +410,9 @@ fn judged(call: &Call, action: &Action) -> Call {
                 path.clone_from(normal);
             }
         }
-        (Call::EditFile { path, .. }, Action::EditFile { path: normal }) => *path = Some(normal.clone()),
+        (Call::EditFile { path, .. } | Call::EditLine { path, .. }, Action::EditFile { path: normal }) => {
+            *path = Some(normal.clone())
+        }
         (Call::Grep { path, .. }, Action::Grep { path: normal, .. }) => *path = Some(normal.clone()),
         _ => {}
     }

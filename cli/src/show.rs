@@ -140,6 +140,7 @@ pub fn describe(call: &Call) -> String {
         Call::Search { query } => format!("search {:?}", short(query)),
         Call::Grep { pattern, path } => format!("grep {:?} in {}", short(pattern), path.as_deref().unwrap_or(".")),
         Call::EditFile { path, .. } => format!("edit_file {}", path.as_deref().unwrap_or("?")),
+        Call::EditLine { path, .. } => format!("edit_line {}", path.as_deref().unwrap_or("?")),
         Call::WriteFile { path, .. } => format!("write_file {path}"),
         Call::RunCommand { command } => format!("run_command {:?}", short(command)),
         Call::RunTests => "run_tests".into(),

@@ -127,6 +127,19 @@ fn a_look_that_was_taken_is_not_taken_again() {
 }
 
 #[test]
+fn after_some_tries_every_statement_is_suspected_in_turn_from_the_same_words() {
+    const LINE: &str = "The bug is in the line `return 'wrong'`. It should be `return 'worse'`";
+    const RIGHT: &str = "The bug is in the line `return 'wrong'`. It should be `return 'right'`";
+    let played = play(&[("code.py", CODE)], &[READ, WORSE, WORSE, WORSE, WORSE, LINE, RIGHT]);
+    assert_eq!(played.finished.ending, Ending::Verified);
+    let [.., before, last] = played.asked.as_slice() else { panic!("too few") };
+    assert_eq!(before.prefix, "The bug is in the line `return 'wrong'`. It should be `");
+    assert_eq!(before.sampling, crate::model::Sampling::GREEDY);
+    assert_eq!(before.messages, last.messages, "what failed is not told any more");
+    assert_eq!(before.messages, played.asked[1].messages, "and nothing has to be computed again");
+}
+
+#[test]
 fn a_claim_to_be_done_is_not_believed() {
     let played = play(&[("code.py", CODE)], &[FINISH]);
     assert!(last_said(&played).contains("no file was changed"), "{}", last_said(&played));

@@ -21,6 +21,8 @@ pub struct Profile {
     pub unusable_replies_max: usize,
     /// Temperature of every attempt after the first, which is greedy; the last one repeats.
     pub temperatures: Vec<f32>,
+    /// Temperature of a second proposal for one line: a short text needs more of it to become another one.
+    pub line_temperature: f32,
     /// Nucleus mass of every attempt after the first.
     pub top_p: f32,
     /// How many failed attempts a retry is shown; the others are forgotten so that they do not anchor it.
@@ -48,6 +50,11 @@ impl Profile {
                 seed: attempt as u64,
             },
         }
+    }
+
+    /// For a second proposal for one line.
+    pub fn line_sampling(&self, seed: usize) -> Sampling {
+        Sampling { temperature: self.line_temperature, top_p: self.top_p, seed: seed as u64 }
     }
 }
 

@@ -1,5 +1,6 @@
 //! What is the model told? The harness's side of the conversation, in one place.
 
+use crate::action::{LINE_IS, LINE_SHOULD_BE};
 use crate::tests_run::TestRun;
 
 /// Paths shown in the opening message.
@@ -16,6 +17,17 @@ pub const ENOUGH: &str = "you have looked enough. Of the functions that you have
 pub const READ_PREFIX: &str = "{\"name\": \"read_file\", \"arguments\": {\"path\":";
 /// How a diagnosis begins, after which the edit follows.
 pub const DIAGNOSIS_PREFIX: &str = "The bug is";
+
+/// A diagnosis that names a function.
+pub fn suspect_function(name: &str) -> String {
+    format!("{DIAGNOSIS_PREFIX} in `{name}`")
+}
+
+/// A diagnosis that quotes a statement; what it should be is the model's to say.
+pub fn suspect_line(line: &str) -> String {
+    format!("{LINE_IS}{line}{LINE_SHOULD_BE}")
+}
+
 const REFUSAL: &str = "That reply was not carried out: ";
 
 /// The task and everything known before the first word.
