@@ -201,6 +201,12 @@ pub fn judge(policy: &Policy, action: &Action, context: &Context<'_>) -> Judgeme
         findings.extend(policy.command_findings(command));
     }
     findings.extend(context.said.iter().map(explain::Finding::said));
+    if action.normalised().is_ok_and(|action| context.grants.actions.contains(&action)) {
+        findings
+            .iter_mut()
+            .filter(|found| found.verdict == Verdict::Ask)
+            .for_each(|found| found.verdict = Verdict::Allow);
+    }
     explain::settle(findings, context)
 }
 
