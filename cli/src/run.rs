@@ -95,11 +95,7 @@ impl Job {
             None => find_plan(&boxed)?,
         };
         hooks.add_repository(&|path| boxed.read(path).ok());
-        hooks.facts = Facts {
-            transcript_path: directory(state, &id).join("log.jsonl").display().to_string(),
-            session_id: id.clone(),
-            ..Facts::default()
-        };
+        hooks.facts = facts(state, &id);
         tell_inert(&hooks);
         let mut model = self.model(weights)?;
         let (code, _) = IndexedCode::open(state, &repo, vectors_wanted(state, &repo, &boxed)?, cancel)?;
@@ -113,12 +109,7 @@ impl Job {
             commands_max: self.args.actions,
             ..Budget::default()
         };
-        let mut terminal = if self.args.park { None } else { Terminal::open(cancel) };
-        let asking = match terminal.as_mut() {
-            _ if self.args.park => Asking::Later,
-            Some(person) => Asking::Person { person, seconds_max: Duration::from_secs(QUESTION_SECONDS_MAX) },
-            None => Asking::Nobody,
-        };
+        let mut terminal = Terminal::open(cancel);
         let finished = {
             let mut on_event = |event: Event<'_>| watcher.watch(&event);
             let mut driver = Loop {
@@ -127,7 +118,7 @@ impl Job {
                 code: &code,
                 policy: &policy,
                 mode: Mode::default(),
-                asking,
+                asking: self.asking(terminal.as_mut()),
                 grants: Grants::default(),
                 hooks: &hooks,
                 log: &mut log,
@@ -147,6 +138,14 @@ impl Job {
             return Ok(driver.open(session, &self.task)?);
         };
         Ok(driver.resume(session, records)?)
+    }
+
+    fn asking<'t>(&self, terminal: Option<&'t mut Terminal<'_>>) -> Asking<'t> {
+        match terminal {
+            _ if self.args.park => Asking::Later,
+            Some(person) => Asking::Person { person, seconds_max: Duration::from_secs(QUESTION_SECONDS_MAX) },
+            None => Asking::Nobody,
+        }
     }
 
     /// The administrator's hooks. A file that is there and does not load starts no session.
@@ -261,6 +260,12 @@ fn apply(boxed: &Boxed, finished: &Finished, repo: &Path, state: &State, opened:
     }
     sandbox::apply(&changes, repo, &state.journals())?;
     Ok(())
+}
+
+/// What every hook of a session is told.
+fn facts(state: &State, id: &str) -> Facts {
+    let transcript_path = directory(state, id).join("log.jsonl").display().to_string();
+    Facts { session_id: id.to_owned(), transcript_path, ..Facts::default() }
 }
 
 /// Says which hooks of the repository do not run. An administrator who trusts one is shown its pin.

@@ -179,7 +179,7 @@ impl Hooks {
         let mut active = Vec::new();
         for entry in hook {
             let id = entry.id.clone();
-            let bytes = entry.script.as_deref().map(|path| script(path)).transpose()?;
+            let bytes = entry.script.as_deref().map(script).transpose()?;
             let wrong = |why| HooksError::Hook { file: file.to_owned(), id, why };
             active.push(entry.into_hook(bytes.as_deref()).map_err(wrong)?);
         }

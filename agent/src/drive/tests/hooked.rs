@@ -131,17 +131,21 @@ fn a_hook_that_asks_asks_a_person() {
             "",
         )
     };
-    for (answer, observed) in [(Answer::Yes, true), (Answer::No, false)] {
+    for (answers, observed) in [(vec![Answer::Yes], true), (vec![Answer::No], false)] {
         let mut stage = Stage::new(&[("code.py", CODE)], &[READ]);
         stage.hooks = hooks(&[hook("PreToolUse", "Read")]);
         stage.workspace.programs.insert("guard", guard);
         stage.mode = Mode::Ask;
-        stage.answering = Answering::Somebody(vec![answer]);
+        stage.answering = Answering::Somebody(answers);
         let played = stage.play();
         assert!(played.questions[0].reason.contains("sure?"));
         assert_eq!(played.kinds.contains(&"observed".to_owned()), observed);
     }
-    let played = guarded(&[hook("PreToolUse", "Read")], guard, &[READ]);
+    let mut stage = Stage::new(&[("code.py", CODE)], &[READ]);
+    stage.hooks = hooks(&[hook("PreToolUse", "Read")]);
+    stage.workspace.programs.insert("guard", guard);
+    stage.mode = Mode::Ask;
+    let played = stage.play();
     assert!(last_said(&played).contains("nobody is here to ask"), "{}", last_said(&played));
 }
 
