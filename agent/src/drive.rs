@@ -3,19 +3,24 @@
 //! Nothing runs before its verdict is in the log, and the log is on the disk before anything runs.
 
 use crate::action::Call;
-use crate::audit::{Durability, Log};
+use crate::ask::Asking;
+use crate::audit::{AppendError, Durability, Log};
 use crate::budget::{Budget, Spent};
 use crate::code::Code;
-use crate::gate::{self, Context, Judgement, Policy};
+use crate::gate::{Grants, Judgement, Mode, Policy};
+use crate::hooks::{Hooks, Told};
 use crate::model::{Flow, Model, ModelError, Request};
 use crate::plan::Plan;
 use crate::session::{Ending, Record, Restore, Session, Step};
 use crate::tests_run::TestRun;
-use crate::tools::{self, Outcome, Tools};
+use crate::tools;
 use crate::verify::{Report, verify};
 use crate::workspace::{Change, Workspace, WorkspaceError};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
+
+mod judge;
+mod occasions;
 
 const NAMED_MAX: usize = 4;
 
@@ -40,6 +45,14 @@ pub struct Loop<'a> {
     pub code: &'a dyn Code,
     /// Judges.
     pub policy: &'a Policy,
+    /// How much is asked of a person.
+    pub mode: Mode,
+    /// Who is asked.
+    pub asking: Asking<'a>,
+    /// What a person has allowed: it begins empty, whatever an earlier session was allowed, and ends with the loop.
+    pub grants: Grants,
+    /// Have a say.
+    pub hooks: &'a Hooks,
     /// Remembers.
     pub log: &'a mut Log,
     /// How much may be spent.
@@ -68,6 +81,52 @@ pub struct Finished {
 #[error("the audit log cannot be written, so nothing more may run: {0}")]
 pub struct LogLost(pub String);
 
+impl From<AppendError> for LogLost {
+    fn from(error: AppendError) -> Self {
+        Self(error.to_string())
+    }
+}
+
+/// Why a step has no record of its own.
+#[derive(Debug)]
+pub enum Halt {
+    /// The session ends.
+    Ended(Ending),
+    /// Nothing more may run.
+    Log(LogLost),
+}
+
+impl Halt {
+    /// The ending, unless the log is lost.
+    pub(crate) fn ending(self) -> Result<Ending, LogLost> {
+        match self {
+            Self::Ended(ending) => Ok(ending),
+            Self::Log(lost) => Err(lost),
+        }
+    }
+}
+
+impl From<WorkspaceError> for Halt {
+    fn from(error: WorkspaceError) -> Self {
+        Self::Ended(match error {
+            WorkspaceError::Cancelled => Ending::Cancelled,
+            error => Ending::Failed { why: error.to_string() },
+        })
+    }
+}
+
+impl From<LogLost> for Halt {
+    fn from(lost: LogLost) -> Self {
+        Self::Log(lost)
+    }
+}
+
+impl From<AppendError> for Halt {
+    fn from(error: AppendError) -> Self {
+        Self::Log(error.into())
+    }
+}
+
 impl Loop<'_> {
     /// Runs the session to its end.
     ///
@@ -80,28 +139,32 @@ impl Loop<'_> {
         loop {
             let step = session.step();
             if let Step::End(ending) = step {
+                if self.sent_on(session, &ending)? {
+                    continue;
+                }
+                self.part(&ending)?;
                 let (report, changes) = proof;
                 return Ok(Finished { ending, report, changes });
             }
             spent.seconds = start.elapsed().as_secs();
-            let record = if self.cancel.load(Ordering::Relaxed) {
-                Ok(Record::Stopped { ending: Ending::Cancelled })
+            let done = if self.cancel.load(Ordering::Relaxed) {
+                Err(Halt::Ended(Ending::Cancelled))
             } else if let Some(exhausted) = self.budget.check(&spent) {
-                Ok(Record::Stopped { ending: Ending::BudgetExhausted { which: exhausted.to_string() } })
+                Err(Halt::Ended(Ending::BudgetExhausted { which: exhausted.to_string() }))
             } else {
                 match step {
                     Step::Ask(request) => {
                         let deadline = start + Duration::from_secs(self.budget.seconds_max);
                         Ok(self.ask(&request, deadline))
                     }
-                    Step::Act(call) => self.act(session, call)?,
+                    Step::Act(call) => self.act(session, call),
                     Step::Test => self.test(),
-                    Step::Restore(files) => self.restore(&files),
+                    Step::Restore(files) => self.restore(&files).map_err(Halt::from),
                     Step::Verify => self.prove(session, &mut proof),
                     Step::End(_) => unreachable!("handled above"),
                 }
             };
-            let record = record.unwrap_or_else(|error| Record::Stopped { ending: ended_by(error) });
+            let record = settled(done)?;
             spend(&mut spent, &record);
             self.record(session, &record)?;
         }
@@ -109,15 +172,41 @@ impl Loop<'_> {
 
     /// Looks at the repository before the first word: its files, its notes, its tests on the base.
     pub fn open(&mut self, session: &mut Session, task: &str) -> Result<(), LogLost> {
-        let record = self.opening(task).unwrap_or_else(|error| Record::Stopped { ending: ended_by(error) });
+        let opened = self.greet("startup", Some(task)).and_then(|told| Ok((self.opening(task)?, told)));
+        let (record, told) = match opened {
+            Ok(opened) => opened,
+            Err(halt) => (Record::Stopped { ending: halt.ending()? }, Vec::new()),
+        };
+        self.record(session, &record)?;
+        self.tell(session, told)
+    }
+
+    /// Goes on from the records of an earlier session: its conversation and its files, none of its permissions.
+    pub fn resume(&mut self, session: &mut Session, earlier: &[Record]) -> Result<(), LogLost> {
+        for record in earlier {
+            self.record(session, record)?;
+        }
+        let files = session.files().iter().map(|(path, text)| (path.clone(), Some(text.clone()))).collect();
+        let greeted = self.restore(&files).map_err(Halt::from).and_then(|_| self.greet("resume", None));
+        let record = match greeted {
+            Ok(told) => {
+                self.tell(session, told)?;
+                Record::Resumed
+            }
+            Err(halt) => Record::Stopped { ending: halt.ending()? },
+        };
         self.record(session, &record)
+    }
+
+    fn tell(&mut self, session: &mut Session, told: Vec<Told>) -> Result<(), LogLost> {
+        told.into_iter().try_for_each(|Told { by, text }| self.record(session, &Record::Told { by, text }))
     }
 
     /// Logs one record and folds it into the session.
     pub fn record(&mut self, session: &mut Session, record: &Record) -> Result<(), LogLost> {
         let body = serde_json::to_value(record).map_err(|error| LogLost(error.to_string()))?;
         let kind = body["record"].as_str().unwrap_or("record").to_owned();
-        self.log.append(&kind, body, None, Durability::Buffered).map_err(|error| LogLost(error.to_string()))?;
+        self.log.append(&kind, body, None, Durability::Buffered)?;
         session.apply(record);
         (self.on_event)(Event::Recorded(record));
         Ok(())
@@ -166,32 +255,7 @@ impl Loop<'_> {
         }
     }
 
-    fn act(&mut self, session: &Session, call: Call) -> Result<Result<Record, WorkspaceError>, LogLost> {
-        let mut tools =
-            Tools { workspace: self.workspace, code: self.code, recent: session.recent(), policy: self.policy };
-        let call = match tools.resolve(call) {
-            Ok(call) => call,
-            Err(why) => return Ok(Ok(Record::Refused { why })),
-        };
-        let cleared = gate::clear(self.policy, tools::action(&call), &Context::default());
-        let judgement = cleared.as_ref().map_or_else(|refused| &refused.judgement, |cleared| cleared.judgement());
-        let verdict = serde_json::json!({ "call": call, "judgement": judgement });
-        // On the disk before the effect, always.
-        self.log.append("verdict", verdict, None, Durability::Synced).map_err(|error| LogLost(error.to_string()))?;
-        (self.on_event)(Event::Judged(&call, judgement));
-        let cleared = match cleared {
-            Ok(cleared) => cleared,
-            Err(refused) => return Ok(Ok(Record::Refused { why: refused.judgement.message() })),
-        };
-        Ok(tools.execute(&cleared, &call, self.cancel).map(|outcome| match outcome {
-            Outcome::Done { text, writes, shown, functions, lines } => {
-                Record::Observed { text, writes, shown, functions, lines }
-            }
-            Outcome::Refused(why) => Record::Refused { why },
-        }))
-    }
-
-    fn test(&mut self) -> Result<Record, WorkspaceError> {
+    fn test(&mut self) -> Result<Record, Halt> {
         let Some(plan) = &self.plan else {
             return Ok(Record::Refused { why: "no test command is known for this repository".into() });
         };
@@ -210,11 +274,7 @@ impl Loop<'_> {
         Ok(Record::Restored)
     }
 
-    fn prove(
-        &mut self,
-        session: &Session,
-        proof: &mut (Option<Report>, Vec<Change>),
-    ) -> Result<Record, WorkspaceError> {
+    fn prove(&mut self, session: &Session, proof: &mut (Option<Report>, Vec<Change>)) -> Result<Record, Halt> {
         let base = session.base_tests();
         let (report, changes) = verify(self.workspace, self.code, self.policy, self.plan.as_ref(), base, self.cancel)?;
         *proof = (Some(report.clone()), changes);
@@ -222,11 +282,9 @@ impl Loop<'_> {
     }
 }
 
-fn ended_by(error: WorkspaceError) -> Ending {
-    match error {
-        WorkspaceError::Cancelled => Ending::Cancelled,
-        error => Ending::Failed { why: error.to_string() },
-    }
+/// A step that has no record of its own ends the session.
+fn settled(done: Result<Record, Halt>) -> Result<Record, LogLost> {
+    done.or_else(|halt| Ok(Record::Stopped { ending: halt.ending()? }))
 }
 
 fn spend(spent: &mut Spent, record: &Record) {

@@ -5,12 +5,14 @@
 //! [`Model`] (what to say next), [`Workspace`] (a copy-on-write view that runs commands) and [`Code`] (where things are).
 
 pub mod action;
+pub mod ask;
 pub mod audit;
 pub mod budget;
 pub mod code;
 pub mod drive;
 pub mod edit;
 pub mod gate;
+pub mod hooks;
 pub mod http;
 pub mod model;
 pub mod plan;

@@ -107,7 +107,7 @@ impl Plan {
 
     /// The command for the box.
     pub fn command(&self) -> Command {
-        Command { argv: self.argv.clone(), seconds_max: Duration::from_secs(self.seconds_max) }
+        Command::new(self.argv.clone(), Duration::from_secs(self.seconds_max))
     }
 }
 

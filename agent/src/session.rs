@@ -5,6 +5,7 @@
 //! left in the context is repeated. Both keep the prompt a prefix of what the model has already computed.
 
 use crate::action::{self, Call};
+use crate::ask::{Answer, Question};
 use crate::model::{Message, Request, Role, Sampling, Usage};
 use crate::profile::Profile;
 use crate::tests_run::TestRun;
@@ -14,62 +15,19 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
 mod approach;
+mod ending;
+mod parked;
 mod words;
 
 pub use approach::statements;
+pub use ending::Ending;
+use parked::Parked;
 
 /// Files as the session left them: path to text.
 pub type Files = BTreeMap<String, String>;
 
 /// Files to put back: path to text, `None` for the text of the base.
 pub type Restore = BTreeMap<String, Option<String>>;
-
-/// How a session ended.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(tag = "name", rename_all = "snake_case")]
-pub enum Ending {
-    /// The verifier ran the project's own tests on the change in a fresh box, and they passed.
-    Verified,
-    /// The model says it is done, and there is nothing to prove it with.
-    Unverified,
-    /// Every attempt failed.
-    GaveUp {
-        /// How many there were.
-        attempts: usize,
-    },
-    /// Replies without a usable action.
-    Stuck {
-        /// The last complaint.
-        why: String,
-    },
-    /// A limit of the budget.
-    BudgetExhausted {
-        /// Which one.
-        which: String,
-    },
-    /// Ctrl-C.
-    Cancelled,
-    /// The model, the server or the box failed.
-    Failed {
-        /// What failed, and what to do.
-        why: String,
-    },
-}
-
-impl Ending {
-    /// The name in the log, the event stream and the closing line.
-    pub fn name(&self) -> &'static str {
-        match self {
-            Self::Verified => "verified",
-            Self::Unverified => "unverified",
-            Self::GaveUp { .. } => "gave_up",
-            Self::Stuck { .. } => "stuck",
-            Self::BudgetExhausted { .. } => "budget_exhausted",
-            Self::Cancelled => "cancelled",
-            Self::Failed { .. } => "failed",
-        }
-    }
-}
 
 /// Something that happened.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -127,7 +85,28 @@ pub enum Record {
         /// Rung by rung.
         report: Report,
     },
-    /// A person resumed the session: it goes on with a new budget.
+    /// A hook added something that the model should know.
+    Told {
+        /// The hook.
+        by: String,
+        /// What it said.
+        text: String,
+    },
+    /// A hook did not let the session end.
+    SentOn {
+        /// The hook.
+        by: String,
+        /// What is missing.
+        why: String,
+    },
+    /// A person answered a question, or did not.
+    Answered {
+        /// The question.
+        question: Question,
+        /// The answer.
+        answer: Answer,
+    },
+    /// A person resumed the session: it goes on with a new budget, and without what a person had granted it.
     Resumed,
     /// The session ended from outside: budget, Ctrl-C, a failure.
     Stopped {
@@ -195,6 +174,10 @@ pub struct Session {
     recent: Vec<String>,
     suspects: Suspects,
     costs: Vec<Usage>,
+    /// How often a hook did not let it end.
+    sent_on: usize,
+    parked: Option<Parked>,
+    consent: Option<Question>,
 }
 
 impl Session {
@@ -220,6 +203,9 @@ impl Session {
             recent: Vec::new(),
             suspects: Suspects::default(),
             costs: Vec::new(),
+            sent_on: 0,
+            parked: None,
+            consent: None,
         }
     }
 
@@ -249,6 +235,7 @@ impl Session {
 
     /// Folds one record into the state.
     pub fn apply(&mut self, record: &Record) {
+        self.forget(record);
         match record {
             Record::Opened { task, files, memory, tests, called, named } => {
                 self.failed_least = tests.as_ref().and_then(|run| run.failed);
@@ -267,13 +254,11 @@ impl Session {
             Record::Tested { run } => self.tested(run),
             Record::Restored => self.retry(),
             Record::Verified { report } => self.verified(report),
-            Record::Resumed => {
-                self.unusable = 0;
-                if matches!(self.next, Next::End(_)) {
-                    self.next = Next::Ask;
-                }
-            }
-            Record::Stopped { ending } => self.next = Next::End(ending.clone()),
+            Record::Told { by, text } => self.told(&words::told(by, text)),
+            Record::SentOn { by, why } => self.go_on(by, why),
+            Record::Answered { question, answer } => self.answered(question, *answer),
+            Record::Resumed => self.resumed(),
+            Record::Stopped { ending } => self.stopped(ending),
         }
     }
 

@@ -196,7 +196,12 @@ mod tests {
 
     #[test]
     fn a_run_that_was_killed_has_not_passed() {
-        let ran = Ran { ended: Ended::Stopped("killed after 20 s".into()), output: b"...".to_vec(), seconds: 20.0 };
+        let ran = Ran {
+            ended: Ended::Stopped("killed after 20 s".into()),
+            output: b"...".to_vec(),
+            errors: Vec::new(),
+            seconds: 20.0,
+        };
         let run = TestRun::read(&["python3".into()], &ran);
         assert!(!run.passed);
         assert_eq!(run.summary(), "killed after 20 s");

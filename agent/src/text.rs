@@ -53,6 +53,23 @@ pub fn quote(raw: &str, limit_bytes: usize) -> String {
     format!("{}...", &safe[..floor(&safe, limit_bytes)])
 }
 
+/// The exact text, for a person who must decide about it: nothing is removed, and every character that is not drawn
+/// as itself is written as its code. Only newlines stay, so whoever shows it puts a mark before each line.
+#[must_use]
+pub fn visible(raw: &str) -> String {
+    let mut out = String::with_capacity(raw.len());
+    for c in raw.chars() {
+        let looks_like_a_space = c != ' ' && c != '\n' && c.is_whitespace();
+        let private = matches!(c, '\u{FE0E}' | '\u{FE0F}' | '\u{E000}'..='\u{F8FF}' | '\u{F0000}'..='\u{10FFFF}');
+        if (c.is_control() && c != '\n') || is_invisible(c) || looks_like_a_space || private {
+            out.push_str(&format!("<U+{:04X}>", c as u32));
+        } else {
+            out.push(c);
+        }
+    }
+    out
+}
+
 /// Whether this character is drawn as nothing or changes the order in which others are drawn.
 #[must_use]
 pub fn is_invisible(c: char) -> bool {

@@ -340,8 +340,7 @@ impl Tools<'_> {
     fn run_command(&mut self, command: &str, cancel: &AtomicBool) -> Result<Outcome, WorkspaceError> {
         let before = own_changes(self.workspace)?;
         let argv = vec!["/bin/sh".into(), "-c".into(), command.to_owned()];
-        let ran =
-            self.workspace.run(&Command { argv, seconds_max: Duration::from_secs(COMMAND_SECONDS_MAX) }, cancel)?;
+        let ran = self.workspace.run(&Command::new(argv, Duration::from_secs(COMMAND_SECONDS_MAX)), cancel)?;
         let ended = match &ran.ended {
             Ended::Exited(code) => format!("exit {code}"),
             Ended::Stopped(why) => why.clone(),

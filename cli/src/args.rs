@@ -8,12 +8,13 @@ const ABOUT: &str = "A coding agent that needs nothing from outside the building
 const EXIT_CODES: &str = "\
 Exit codes:
   0    done; for `run`: the change was verified by the project's tests in a fresh box
-  1    not solved: gave_up, stuck or budget_exhausted
+  1    not solved: gave_up, stuck, budget_exhausted or blocked by a hook
   2    the command line was not understood
   3    something on this host is missing: a model, a runtime, rights, a network
   4    a policy or configuration file does not load; nothing was started
   5    unverified: there is a change, and no test to prove it with
   6    failed: the model, the server, the box or the log failed
+  7    parked: a question waits; `cloister sessions answer` and `sessions resume` go on
   130  cancelled by Ctrl-C
 
 Everything Cloister keeps is in $CLOISTER_HOME (default: ~/.cloister).";
@@ -72,6 +73,12 @@ pub struct Run {
     /// The policy of the gate, instead of the built-in one
     #[arg(long, value_name = "FILE")]
     pub policy: Option<PathBuf>,
+    /// Hooks and pins, instead of $CLOISTER_HOME/hooks.toml
+    #[arg(long, value_name = "FILE")]
+    pub hooks: Option<PathBuf>,
+    /// Stop at the first question instead of asking at the terminal; `sessions answer` and `sessions resume` go on
+    #[arg(long)]
+    pub park: bool,
     /// How to prove the work: test command, seconds, protected files; default: .cloister/verify.toml, else detected
     #[arg(long, value_name = "FILE")]
     pub verify: Option<PathBuf>,
@@ -174,9 +181,19 @@ pub enum Sessions {
         /// Write the change into the repository when it is verified
         #[arg(long)]
         apply: bool,
+        /// Stop at the first question instead of asking at the terminal
+        #[arg(long)]
+        park: bool,
         /// Stop after this many seconds
         #[arg(long, value_name = "SECONDS", default_value_t = 1_800)]
         seconds: u64,
+    },
+    /// Answer the question of a parked session; `sessions resume` then goes on
+    Answer {
+        /// The session
+        id: String,
+        /// `yes` lets the one action run that was asked about
+        answer: YesOrNo,
     },
     /// Check the hash chain of a session's log
     Verify {
@@ -186,6 +203,15 @@ pub enum Sessions {
         #[arg(long, value_name = "HEAD")]
         head: Option<String>,
     },
+}
+
+/// An answer to a question.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum YesOrNo {
+    /// It may run, this time
+    Yes,
+    /// It may not
+    No,
 }
 
 #[cfg(test)]

@@ -92,7 +92,14 @@ impl Workspace for Boxed {
 
     fn run(&mut self, command: &Command, cancel: &AtomicBool) -> Result<Ran, WorkspaceError> {
         let limits = Limits { seconds_max: command.seconds_max.as_secs_f64(), ..self.spec.limits.clone() };
-        let job = Job { limits: Some(limits.clone()), hidden: self.hidden()?, ..Job::new(command.argv.clone()) };
+        let job = Job {
+            limits: Some(limits.clone()),
+            hidden: self.hidden()?,
+            stdin: Some(command.stdin.clone()).filter(|bytes| !bytes.is_empty()),
+            env: command.env.clone(),
+            merged: !command.split,
+            ..Job::new(command.argv.clone())
+        };
         let outcome =
             self.sandbox.run(&job, cancel).map_err(|error: RunError| WorkspaceError::Failed(error.to_string()))?;
         let ended = match outcome.ending {
@@ -108,7 +115,7 @@ impl Workspace for Boxed {
             }
             Ending::Cancelled => return Err(WorkspaceError::Cancelled),
         };
-        Ok(Ran { ended, output: outcome.stdout, seconds: outcome.seconds })
+        Ok(Ran { ended, output: outcome.stdout, errors: outcome.stderr, seconds: outcome.seconds })
     }
 
     fn changes(&self) -> Result<Vec<Change>, WorkspaceError> {

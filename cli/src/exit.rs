@@ -19,6 +19,8 @@ pub enum Exit {
     Unverified = 5,
     /// The model, the server, the box or the log failed.
     Failed = 6,
+    /// A question waits for an answer.
+    Parked = 7,
     /// Ctrl-C.
     Cancelled = 130,
 }
@@ -34,7 +36,10 @@ impl From<&Ending> for Exit {
         match ending {
             Ending::Verified => Self::Done,
             Ending::Unverified => Self::Unverified,
-            Ending::GaveUp { .. } | Ending::Stuck { .. } | Ending::BudgetExhausted { .. } => Self::NotSolved,
+            Ending::GaveUp { .. } | Ending::Stuck { .. } | Ending::BudgetExhausted { .. } | Ending::Blocked { .. } => {
+                Self::NotSolved
+            }
+            Ending::Parked { .. } => Self::Parked,
             Ending::Failed { .. } => Self::Failed,
             Ending::Cancelled => Self::Cancelled,
         }

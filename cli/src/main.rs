@@ -12,6 +12,7 @@ mod serve;
 mod sessions;
 mod show;
 mod state;
+mod terminal;
 mod weights;
 
 use args::{Cli, Command};

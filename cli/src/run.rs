@@ -8,11 +8,14 @@ use crate::finder::IndexedCode;
 use crate::local::{self, LocalModel};
 use crate::show::Screen;
 use crate::state::{State, cancel_on_ctrl_c, repository};
+use crate::terminal::Terminal;
 use crate::weights;
+use agent::ask::{Asking, QUESTION_SECONDS_MAX};
 use agent::audit::{Key, Log};
 use agent::budget::Budget;
 use agent::drive::{Event, Finished, Loop};
-use agent::gate::Policy;
+use agent::gate::{Grants, Mode, Policy};
+use agent::hooks::{Facts, Hooks};
 use agent::http::HttpModel;
 use agent::plan::Plan;
 use agent::profile::Profile;
@@ -73,6 +76,7 @@ impl Job {
             Fatal::config(error, "no session starts with a policy that does not load; correct the file")
         })?);
         let plan = self.args.verify.as_deref().map(read_plan).transpose()?;
+        let mut hooks = self.hooks(state)?;
         let weights = self.weights(state)?;
         for left in sandbox::reap(&state.boxes())? {
             eprintln!("note: buried box {} that an earlier run left behind", left.id);
@@ -90,6 +94,9 @@ impl Job {
             Some(plan) => Some(plan),
             None => find_plan(&boxed)?,
         };
+        hooks.add_repository(&|path| boxed.read(path).ok());
+        hooks.facts = facts(state, &id);
+        tell_inert(&hooks);
         let mut model = self.model(weights)?;
         let (code, _) = IndexedCode::open(state, &repo, vectors_wanted(state, &repo, &boxed)?, cancel)?;
         let mut log = self.log(state, &id, &repo, model.name())?;
@@ -102,6 +109,7 @@ impl Job {
             commands_max: self.args.actions,
             ..Budget::default()
         };
+        let mut terminal = Terminal::open(cancel);
         let finished = {
             let mut on_event = |event: Event<'_>| watcher.watch(&event);
             let mut driver = Loop {
@@ -109,6 +117,10 @@ impl Job {
                 workspace: &mut boxed,
                 code: &code,
                 policy: &policy,
+                mode: Mode::default(),
+                asking: self.asking(terminal.as_mut()),
+                grants: Grants::default(),
+                hooks: &hooks,
                 log: &mut log,
                 budget,
                 plan,
@@ -125,12 +137,29 @@ impl Job {
         let Some((_, records)) = &self.earlier else {
             return Ok(driver.open(session, &self.task)?);
         };
-        for record in records {
-            driver.record(session, record)?;
+        Ok(driver.resume(session, records)?)
+    }
+
+    fn asking<'t>(&self, terminal: Option<&'t mut Terminal<'_>>) -> Asking<'t> {
+        match terminal {
+            _ if self.args.park => Asking::Later,
+            Some(person) => Asking::Person { person, seconds_max: Duration::from_secs(QUESTION_SECONDS_MAX) },
+            None => Asking::Nobody,
         }
-        let files = session.files().iter().map(|(path, text)| (path.clone(), Some(text.clone()))).collect();
-        driver.restore(&files)?;
-        Ok(driver.record(session, &Record::Resumed)?)
+    }
+
+    /// The administrator's hooks. A file that is there and does not load starts no session.
+    fn hooks(&self, state: &State) -> Result<Hooks, Fatal> {
+        let usual = state.home.join("hooks.toml");
+        let file = match &self.args.hooks {
+            Some(file) => file,
+            None => match usual.symlink_metadata() {
+                Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Hooks::default()),
+                _ => &usual,
+            },
+        };
+        Hooks::load(file)
+            .map_err(|error| Fatal::config(error, "no session starts with hooks that do not load; correct the file"))
     }
 
     /// Where the model's files are; `None` when it is behind a URL.
@@ -156,6 +185,7 @@ impl Job {
         let header = json!({
             "v": 1, "session": id, "task": self.task, "repo": repo, "model": model, "url": self.args.url,
             "named_model": self.args.model, "policy": absolute(self.args.policy.as_deref()), "verify": absolute(self.args.verify.as_deref()),
+            "hooks": absolute(self.args.hooks.as_deref()),
             "continues": self.earlier.as_ref().map(|(id, _)| id), "version": env!("CARGO_PKG_VERSION"),
         });
         Ok(Log::create(&directory.join("log.jsonl"), key, header)?)
@@ -173,7 +203,9 @@ impl Job {
 
     fn finish(&self, state: &State, id: &str, repo: &Path, over: Over) -> Result<Exit, Fatal> {
         let Over { finished, session, boxed, mut log, watcher, opened } = over;
-        let head = log.seal()?;
+        // A parked session takes one more record, the answer, which seals it.
+        let parked = matches!(finished.ending, Ending::Parked { .. });
+        let head = if parked { log.head() } else { log.seal()? };
         let directory = state.sessions().join(id);
         let diff = finished.report.as_ref().map(|report| report.diff.as_str()).unwrap_or_default();
         std::fs::write(directory.join("change.diff"), diff)?;
@@ -228,6 +260,22 @@ fn apply(boxed: &Boxed, finished: &Finished, repo: &Path, state: &State, opened:
     }
     sandbox::apply(&changes, repo, &state.journals())?;
     Ok(())
+}
+
+/// What every hook of a session is told.
+fn facts(state: &State, id: &str) -> Facts {
+    let transcript_path = directory(state, id).join("log.jsonl").display().to_string();
+    Facts { session_id: id.to_owned(), transcript_path, ..Facts::default() }
+}
+
+/// Says which hooks of the repository do not run. An administrator who trusts one is shown its pin.
+fn tell_inert(hooks: &Hooks) {
+    for inert in &hooks.inert {
+        eprintln!("note: hook {} of this repository does not run: {}", inert.id, inert.why);
+        if !inert.pin.is_empty() {
+            eprintln!("  to let it run, read it and add to hooks.toml:\n{}", inert.pin);
+        }
+    }
 }
 
 /// When a file was last changed, by the time that nobody can set.

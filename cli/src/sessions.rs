@@ -1,13 +1,14 @@
 //! What happened in the past? Sessions are read from their logs and from nothing else.
 
-use crate::args::{Run, Sessions};
+use crate::args::{Run, Sessions, YesOrNo};
 use crate::exit::{Exit, Fatal};
 use crate::run::{Job, directory};
 use crate::show;
 use crate::state::{State, cancel_on_ctrl_c};
 use agent::action::parse;
-use agent::audit::{self, Head, Key};
-use agent::session::Record;
+use agent::ask::Answer;
+use agent::audit::{self, Durability, Head, Key, Log};
+use agent::session::{Ending, Record, Step};
 use serde_json::Value;
 use std::path::PathBuf;
 
@@ -17,7 +18,8 @@ pub fn sessions(command: Sessions) -> Result<Exit, Fatal> {
     match command {
         Sessions::List => list(&state),
         Sessions::Show { id, json } => show(&state, &id, json),
-        Sessions::Resume { id, apply, seconds } => resume(&state, &id, apply, seconds),
+        Sessions::Resume { id, apply, park, seconds } => resume(&state, &id, apply, park, seconds),
+        Sessions::Answer { id, answer } => answer_question(&state, &id, answer),
         Sessions::Verify { id, head } => verify(&state, &id, head.as_deref()),
     }
 }
@@ -75,7 +77,13 @@ fn show(state: &State, id: &str, json: bool) -> Result<Exit, Fatal> {
     Ok(Exit::Done)
 }
 
-fn resume(state: &State, id: &str, apply: bool, seconds: u64) -> Result<Exit, Fatal> {
+fn resume(state: &State, id: &str, apply: bool, park: bool, seconds: u64) -> Result<Exit, Fatal> {
+    // An answer in the log permits something, so the log must be the one that was written.
+    let checked = audit::verify(&log_path(state, id)?, &Key::load(state.home.path())?, None)?;
+    if let audit::Ending::Broken { record, why } = checked.ending {
+        let error = anyhow::anyhow!("the log of {id} is broken at record {record}: {why}");
+        return Err(Fatal { exit: Exit::Failed, error, hint: "start a new session with `cloister run`".into() });
+    }
     let (header, records) = read(state, id)?;
     let path = |key: &str| header[key].as_str().map(PathBuf::from);
     let missing = || anyhow::anyhow!("the log of {id} does not name its repository");
@@ -88,13 +96,46 @@ fn resume(state: &State, id: &str, apply: bool, seconds: u64) -> Result<Exit, Fa
         url: header["url"].as_str().map(str::to_owned),
         policy: path("policy"),
         verify: path("verify"),
+        hooks: path("hooks"),
+        park,
         seconds,
         tokens: 200_000,
         actions: 100,
     };
     let cancel = cancel_on_ctrl_c()?;
     println!("resuming {id}: a fresh box, the policy as it is now, none of the earlier grants");
+    for lost in agent::ask::granted(&records) {
+        println!("  not restored: {}: {}", lost.covers(), lost.shown.lines().next().unwrap_or_default());
+    }
     Job { task: args.task.clone(), args, earlier: Some((id.to_owned(), records)) }.run(state, &cancel)
+}
+
+/// The answer is the last record of the parked session's log: it seals it, so there is only one.
+fn answer_question(state: &State, id: &str, answer: YesOrNo) -> Result<Exit, Fatal> {
+    let (_, records) = read(state, id)?;
+    let Some(Ending::Parked { question }) = ended(&records) else {
+        let error = anyhow::anyhow!("no question of session {id} waits for an answer");
+        return Err(Fatal::config(error, "`cloister sessions list` shows which sessions are parked"));
+    };
+    let hint = format!("`cloister sessions show {id}` shows whether it was answered already");
+    let mut log = Log::resume(&log_path(state, id)?, Key::load(state.home.path())?)
+        .map_err(|error| Fatal::config(error, hint))?;
+    for line in question.shown.lines() {
+        println!("  | {line}");
+    }
+    let answer = match answer {
+        YesOrNo::Yes => Answer::Yes,
+        YesOrNo::No => Answer::No,
+    };
+    let record = Record::Answered { question: *question, answer };
+    log.append("answered", serde_json::to_value(record)?, None, Durability::Synced)?;
+    let head = log.seal()?;
+    println!(
+        "answered {}; go on with `cloister sessions resume {id}`\nlog: {} records, head {head}",
+        if answer.is_yes() { "yes" } else { "no" },
+        head.count
+    );
+    Ok(Exit::Done)
 }
 
 fn verify(state: &State, id: &str, head: Option<&str>) -> Result<Exit, Fatal> {
@@ -149,14 +190,19 @@ fn log_path(state: &State, id: &str) -> Result<PathBuf, Fatal> {
     Ok(path)
 }
 
-/// The ending by its name, from what the log says last.
+/// The ending by its name.
 fn ending(records: &[Record]) -> Option<String> {
+    ended(records).map(|ending| ending.name().to_owned())
+}
+
+/// How a session ended, from what the log says last.
+fn ended(records: &[Record]) -> Option<Ending> {
     let mut session = agent::Session::new(agent::profile::Profile::for_model(""));
     for record in records {
         session.apply(record);
     }
     match session.step() {
-        agent::session::Step::End(ending) => Some(ending.name().to_owned()),
+        Step::End(ending) => Some(ending),
         _ => None,
     }
 }

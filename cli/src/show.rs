@@ -1,6 +1,7 @@
 //! What does a person see of a session? Short lines as it happens; at the end the diff, the ending and the costs.
 
 use agent::Call;
+use agent::ask::Answer;
 use agent::drive::{Event, Finished};
 use agent::gate::Verdict;
 use agent::model::Usage;
@@ -30,7 +31,8 @@ impl Screen {
             Event::Judged(call, judgement) => {
                 let verdict = match judgement.verdict {
                     Verdict::Allow => self.paint("32", "allowed"),
-                    Verdict::Ask | Verdict::Deny => self.paint("31", "denied"),
+                    Verdict::Ask => self.paint("33", "asks a person"),
+                    Verdict::Deny => self.paint("31", "denied"),
                 };
                 println!("      {} [{verdict}]", describe(call));
             }
@@ -74,6 +76,19 @@ impl Screen {
                 for path in &report.dropped {
                     println!("verify      {path}: put back, it decides what the tests mean");
                 }
+            }
+            Record::Told { by, text } => println!("hook {by} adds: {}", self.paint("2", &first_line(text))),
+            Record::SentOn { by, why } => {
+                println!("hook {by} {} {}", self.paint("33", "says not done:"), first_line(why))
+            }
+            Record::Answered { answer, .. } => {
+                let word = match answer {
+                    Answer::Yes => "yes",
+                    Answer::YesForSession => "yes, as long as this session lives",
+                    Answer::No => "no",
+                    Answer::Silence => "nothing, which is a no",
+                };
+                println!("      a person says: {word}");
             }
             Record::Stopped { .. } => {}
         }
@@ -157,6 +172,11 @@ fn because(ending: &Ending) -> String {
         Ending::GaveUp { attempts } => format!(": {attempts} attempts failed"),
         Ending::Stuck { why } => format!(": no usable action; the last complaint was: {}", first_line(why)),
         Ending::BudgetExhausted { which } => format!(": {which}"),
+        Ending::Blocked { by, why } => format!(": the hook {by} says: {}", first_line(why)),
+        Ending::Parked { question } => {
+            let shown: String = question.shown.lines().map(|line| format!("\n  | {line}")).collect();
+            format!(": may this run? ({}){shown}", first_line(&question.reason))
+        }
         Ending::Cancelled => ": stopped by a person; the repository is untouched".into(),
         Ending::Failed { why } => format!(": {why}"),
     }

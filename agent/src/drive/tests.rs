@@ -1,11 +1,16 @@
 //! The loop with a scripted model over a view in memory, the real gate and the real log.
 
 use super::*;
+use crate::ask::{Answer, Person, Question};
 use crate::audit::{self, Key};
 use crate::code::fake::Indents;
 use crate::model::{Message, Reply, Role, Usage};
 use crate::profile::Profile;
 use crate::workspace::fake::Memory;
+use std::time::Duration;
+
+mod asking;
+mod hooked;
 
 const CODE: &str = "def f():\n    return 'wrong'\n";
 const READ: &str = "I look.\n{\"name\": \"read_file\", \"arguments\": {\"path\": \"code.py\"}}";
@@ -48,40 +53,115 @@ struct Played {
     asked: Vec<Request>,
     kinds: Vec<String>,
     records: Vec<Record>,
+    log: Vec<audit::Record>,
     now: String,
+    questions: Vec<Question>,
+}
+
+/// A person who gives these answers, one after the other, and then says nothing.
+#[derive(Default)]
+struct Somebody {
+    answers: Vec<Answer>,
+    asked: Vec<Question>,
+}
+
+impl Person for Somebody {
+    fn ask(&mut self, question: &Question, _: Instant) -> Answer {
+        self.asked.push(question.clone());
+        self.answers.get(self.asked.len() - 1).copied().unwrap_or(Answer::Silence)
+    }
+}
+
+enum Answering {
+    Nobody,
+    Later,
+    Somebody(Vec<Answer>),
+    Another(Box<dyn Person>, Duration),
+}
+
+/// Everything that a test may choose.
+struct Stage<'s> {
+    replies: &'s [&'static str],
+    policy: Policy,
+    mode: Mode,
+    answering: Answering,
+    hooks: Hooks,
+    workspace: Memory,
+    earlier: Vec<Record>,
+}
+
+impl<'s> Stage<'s> {
+    fn new(files: &[(&str, &str)], replies: &'s [&'static str]) -> Self {
+        Self {
+            replies,
+            policy: Policy::shipped().unwrap(),
+            mode: Mode::default(),
+            answering: Answering::Nobody,
+            hooks: Hooks::default(),
+            workspace: Memory::with(files),
+            earlier: Vec::new(),
+        }
+    }
+
+    fn play(mut self) -> Played {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("log.jsonl");
+        let mut log = Log::create(&path, Key::from_bytes([7; 32]), serde_json::json!({})).unwrap();
+        let mut model = Script { replies: self.replies.to_vec(), asked: Vec::new() };
+        let mut session = Session::new(Profile::for_model("script"));
+        let mut somebody = Somebody::default();
+        let mut another;
+        let asking = match self.answering {
+            Answering::Another(person, seconds_max) => {
+                another = person;
+                Asking::Person { person: another.as_mut(), seconds_max }
+            }
+            Answering::Nobody => Asking::Nobody,
+            Answering::Later => Asking::Later,
+            Answering::Somebody(answers) => {
+                somebody.answers = answers;
+                Asking::Person { person: &mut somebody, seconds_max: Duration::from_secs(60) }
+            }
+        };
+        let finished = {
+            let mut driver = Loop {
+                model: &mut model,
+                workspace: &mut self.workspace,
+                code: &Indents,
+                policy: &self.policy,
+                mode: self.mode,
+                asking,
+                grants: Grants::default(),
+                hooks: &self.hooks,
+                log: &mut log,
+                budget: Budget::default(),
+                plan: Some(Plan::parse("v", "test = ['python3', '-m', 'unittest']").unwrap()),
+                cancel: &AtomicBool::new(false),
+                on_event: &mut |_| {},
+            };
+            match self.earlier.is_empty() {
+                true => driver.open(&mut session, "make it right").unwrap(),
+                false => driver.resume(&mut session, &self.earlier).unwrap(),
+            }
+            driver.run(&mut session).unwrap()
+        };
+        log.seal().unwrap();
+        let log: Vec<audit::Record> = audit::read(&path).unwrap().map(Result::unwrap).collect();
+        Played {
+            finished,
+            session,
+            asked: model.asked,
+            kinds: log.iter().map(|entry| entry.kind.clone()).collect(),
+            records: log.iter().filter_map(|entry| serde_json::from_value(entry.body.clone()).ok()).collect(),
+            log,
+            now: String::from_utf8(self.workspace.now["code.py"].clone()).unwrap(),
+            questions: somebody.asked,
+        }
+    }
 }
 
 fn play(files: &[(&str, &str)], replies: &[&'static str]) -> Played {
-    let directory = tempfile::tempdir().unwrap();
-    let path = directory.path().join("log.jsonl");
-    let mut log = Log::create(&path, Key::from_bytes([7; 32]), serde_json::json!({})).unwrap();
-    let mut model = Script { replies: replies.to_vec(), asked: Vec::new() };
-    let mut workspace = Memory::with(files);
-    let policy = Policy::shipped().unwrap();
-    let cancel = AtomicBool::new(false);
-    let plan = Plan::parse("v", "test = ['python3', '-m', 'unittest']").unwrap();
-    let mut session = Session::new(Profile::for_model("script"));
-    let finished = {
-        let mut driver = Loop {
-            model: &mut model,
-            workspace: &mut workspace,
-            code: &Indents,
-            policy: &policy,
-            log: &mut log,
-            budget: Budget::default(),
-            plan: Some(plan),
-            cancel: &cancel,
-            on_event: &mut |_| {},
-        };
-        driver.open(&mut session, "make it right").unwrap();
-        driver.run(&mut session).unwrap()
-    };
-    log.seal().unwrap();
-    let entries: Vec<audit::Record> = audit::read(&path).unwrap().map(Result::unwrap).collect();
-    let records = entries.iter().filter_map(|entry| serde_json::from_value(entry.body.clone()).ok()).collect();
-    let now = String::from_utf8(workspace.now["code.py"].clone()).unwrap();
-    let kinds = entries.into_iter().map(|entry| entry.kind).collect();
-    Played { finished, session, asked: model.asked, kinds, records, now }
+    Stage::new(files, replies).play()
 }
 
 #[test]

@@ -85,7 +85,7 @@ impl Action {
     }
 
     /// The same action with its path relative to the workspace and in normal form.
-    pub(super) fn normalised(&self) -> Result<Action, PathError> {
+    pub(crate) fn normalised(&self) -> Result<Action, PathError> {
         let mut action = self.clone();
         match &mut action {
             Action::ListDir { path }

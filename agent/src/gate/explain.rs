@@ -1,6 +1,6 @@
 //! How do many findings become one judgement, in words that a small model understands?
 
-use super::{Action, Context, Judgement, Layer, Step, Verdict};
+use super::{Action, Context, Judgement, Layer, Said, Step, Verdict};
 use crate::text;
 
 /// What one rule, limit or silence says.
@@ -22,6 +22,17 @@ impl Finding {
         Finding { layer, verdict: Verdict::Deny, rule: None, reason, instead }
     }
 
+    /// What a hook or the monitor said.
+    pub(super) fn said(said: &Said) -> Finding {
+        Finding {
+            layer: said.layer,
+            verdict: said.verdict,
+            rule: Some(said.rule.clone()),
+            reason: said.reason.clone(),
+            instead: said.instead.clone(),
+        }
+    }
+
     /// `verb` and the quoted text, made safe.
     pub(super) fn quoted(verb: &str, untrusted: &str) -> String {
         format!("{verb} `{}`", text::quote(untrusted, QUOTE_BYTES_MAX))
@@ -34,7 +45,7 @@ pub(super) fn silence(layer: Layer, what: &str, instead: String) -> Finding {
 }
 
 /// An exhausted budget leaves only the way out.
-pub(super) fn budget(action: &Action, context: &Context) -> Option<Finding> {
+pub(super) fn budget(action: &Action, context: &Context<'_>) -> Option<Finding> {
     let exhausted = context.exhausted.filter(|_| *action != Action::Finish)?;
     Some(Finding::own(
         Layer::Budget,
@@ -44,7 +55,7 @@ pub(super) fn budget(action: &Action, context: &Context) -> Option<Finding> {
 }
 
 /// The strictest finding, first said first.
-pub(super) fn settle(findings: Vec<Finding>, context: &Context) -> Judgement {
+pub(super) fn settle(findings: Vec<Finding>, context: &Context<'_>) -> Judgement {
     let mut trace: Vec<Step> = Vec::new();
     for f in &findings {
         let step = Step { layer: f.layer, verdict: f.verdict, rule: f.rule.clone() };
@@ -88,5 +99,7 @@ fn name(layer: Layer) -> &'static str {
         Layer::Paths => "path policy",
         Layer::Commands => "command policy",
         Layer::Project => "project policy",
+        Layer::Hooks => "hook",
+        Layer::Monitor => "monitor",
     }
 }

@@ -51,15 +51,70 @@ pub enum Layer {
     Commands,
     /// The repository's own policy, which can only tighten.
     Project,
+    /// What a hook answered.
+    Hooks,
+    /// What the session's sequence of actions looks like.
+    Monitor,
+}
+
+/// How much is asked of a person.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Mode {
+    /// Nothing is changed.
+    Plan,
+    /// What is not plainly harmless needs a person's consent.
+    Ask,
+    /// No questions: the box is the wall.
+    Auto,
+    /// Only what a rule names; Ask is Deny.
+    #[default]
+    Strict,
+}
+
+/// What a person has allowed in this session, and only in it.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Grants {
+    /// Actions that were consented to, in their normal form.
+    pub actions: Vec<Action>,
+}
+
+static NO_GRANTS: Grants = Grants { actions: Vec::new() };
+
+/// What a layer outside the policy says about an action: a hook, the monitor. It can only tighten.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Said {
+    /// Who says it.
+    pub layer: Layer,
+    /// What it says.
+    pub verdict: Verdict,
+    /// By which rule, for the log.
+    pub rule: String,
+    /// Why, in a sentence.
+    pub reason: String,
+    /// What is allowed instead; may be empty.
+    pub instead: String,
 }
 
 /// What the gate needs to know besides the policy.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Context {
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Context<'a> {
+    /// How much is asked of a person.
+    pub mode: Mode,
     /// Whether somebody can be asked. When nobody can, Ask becomes Deny.
     pub person_present: bool,
     /// The limit of the budget that is reached, if one is; then only `finish` is allowed.
     pub exhausted: Option<Exhausted>,
+    /// What a person has allowed in this session: it turns Ask into Allow, never Deny.
+    pub grants: &'a Grants,
+    /// What hooks and the monitor say about this action.
+    pub said: &'a [Said],
+}
+
+impl Default for Context<'_> {
+    fn default() -> Self {
+        Self { mode: Mode::default(), person_present: false, exhausted: None, grants: &NO_GRANTS, said: &[] }
+    }
 }
 
 /// One thing that one layer said.
@@ -135,7 +190,7 @@ pub struct Refused {
 
 /// Judges one action. Total: any action and any context give a judgement.
 #[must_use]
-pub fn judge(policy: &Policy, action: &Action, context: &Context) -> Judgement {
+pub fn judge(policy: &Policy, action: &Action, context: &Context<'_>) -> Judgement {
     let mut findings = Vec::new();
     findings.extend(explain::budget(action, context));
     findings.extend(policy.tool_findings(action));
@@ -145,11 +200,18 @@ pub fn judge(policy: &Policy, action: &Action, context: &Context) -> Judgement {
     if let Action::RunCommand { command } = action {
         findings.extend(policy.command_findings(command));
     }
+    findings.extend(context.said.iter().map(explain::Finding::said));
+    if action.normalised().is_ok_and(|action| context.grants.actions.contains(&action)) {
+        findings
+            .iter_mut()
+            .filter(|found| found.verdict == Verdict::Ask)
+            .for_each(|found| found.verdict = Verdict::Allow);
+    }
     explain::settle(findings, context)
 }
 
 /// Judges one action and, when it is allowed, makes it something that can be run.
-pub fn clear(policy: &Policy, action: Action, context: &Context) -> Result<Cleared<Action>, Box<Refused>> {
+pub fn clear(policy: &Policy, action: Action, context: &Context<'_>) -> Result<Cleared<Action>, Box<Refused>> {
     let judgement = judge(policy, &action, context);
     match (judgement.verdict, action.normalised()) {
         (Verdict::Allow, Ok(action)) => Ok(Cleared { action, judgement }),

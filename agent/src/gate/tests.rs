@@ -346,7 +346,7 @@ proptest! {
 
     #[test]
     fn adding_a_deny_rule_never_loosens(action in actions(), rule in deny_rules(), person_present: bool) {
-        let context = Context { person_present, exhausted: None };
+        let context = Context { person_present, ..Context::default() };
         let base = shipped();
         let before = judge(&base, &action, &context).verdict;
         let as_project = base.tightened("p", &format!("version = 1\n{rule}")).unwrap();

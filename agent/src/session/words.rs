@@ -13,6 +13,8 @@ pub const REPEATED: &str = "you have done exactly this before, and its result st
 /// Why no look is taken any more.
 pub const ENOUGH: &str = "you have looked enough. Of the functions that you have seen, one is wrong. Say what is wrong \
     in it, then write the line `edit_file PATH` and the complete corrected function in a code block";
+/// What the model hears when a person has refused.
+pub const SAID_NO: &str = "a person was asked and said no. Do the task without this";
 /// How a look at a file begins.
 pub const READ_PREFIX: &str = "{\"name\": \"read_file\", \"arguments\": {\"path\":";
 /// How a diagnosis begins, after which the edit follows.
@@ -58,6 +60,16 @@ pub fn begin(called: &[String], named: &[String]) -> String {
         (None, Some(name)) => format!("\nThe failure calls: {}. Begin with grep for `def {name}`.", called.join(", ")),
         (None, None) => String::new(),
     }
+}
+
+/// What a hook adds, as data.
+pub fn told(by: &str, text: &str) -> String {
+    format!("\n\nThe hook {by} adds:\n{}", text.trim())
+}
+
+/// Why the session does not end yet.
+pub fn sent_on(by: &str, why: &str) -> String {
+    format!("The work is not done: the hook {by} says: {}", why.trim())
 }
 
 /// A run of the tests, as data.

@@ -3,6 +3,7 @@
 mod bad_input;
 mod crash;
 mod home;
+mod hooks;
 mod hostile;
 mod model_server;
 mod real_model;

@@ -1,0 +1,112 @@
+//! When are hooks run, and what do their answers lead to outside of an action?
+
+use super::{Halt, LogLost, Loop};
+use crate::audit::Durability;
+use crate::hooks::{Decision, Facts, Fold, Heard, Hook, Occasion, Told};
+use crate::session::{Ending, Record, Session};
+use crate::workspace::WorkspaceError;
+use serde_json::json;
+use std::sync::atomic::AtomicBool;
+
+/// How often in a row a hook may send the model on that says it is done.
+const SENT_ON_MAX: usize = 3;
+
+impl Loop<'_> {
+    /// Runs the hooks of this occasion, one after the other, and puts in the log what each said. `rewriters` are those
+    /// that have rewritten this action already.
+    ///
+    /// # Errors
+    /// When a hook ends the session, somebody cancels it, or the log is lost.
+    pub fn fire(&mut self, occasion: &Occasion<'_>, rewriters: &[String]) -> Result<Fold, Halt> {
+        let cancel = self.cancel;
+        self.fire_until(occasion, rewriters, cancel)
+    }
+
+    fn fire_until(&mut self, occasion: &Occasion<'_>, rewriters: &[String], cancel: &AtomicBool) -> Result<Fold, Halt> {
+        let hooks = self.hooks;
+        let facts = Facts { mode: self.mode, ..hooks.facts.clone() };
+        let mut fold = Fold::default();
+        for hook in hooks.on(occasion) {
+            let ran = self.workspace.run(&hook.command(occasion, &facts), cancel);
+            if matches!(ran, Err(WorkspaceError::Cancelled)) {
+                return Err(Halt::Ended(Ending::Cancelled));
+            }
+            let heard = hook.heard(occasion, ran);
+            self.log.append("hook", told(hook, &heard), None, Durability::Buffered)?;
+            if fold.add(hook, heard, !rewriters.contains(&hook.id)) {
+                break;
+            }
+        }
+        match fold.stopped.take() {
+            Some(Told { by, text }) => Err(Halt::Ended(Ending::Blocked { by, why: text })),
+            None => Ok(fold),
+        }
+    }
+
+    /// What hooks say to a session that begins: texts for the model.
+    pub(super) fn greet(&mut self, source: &str, task: Option<&str>) -> Result<Vec<Told>, Halt> {
+        let model = self.model.name().to_owned();
+        let mut told = Vec::new();
+        let occasions = [
+            Some(Occasion::SessionStart { source, model: &model }),
+            task.map(|prompt| Occasion::UserPromptSubmit { prompt }),
+        ];
+        for occasion in occasions.iter().flatten() {
+            let fold = self.fire(occasion, &[])?;
+            if let Some(said) = fold.blocked() {
+                return Err(Halt::Ended(Ending::Blocked { by: said.rule.clone(), why: said.reason.clone() }));
+            }
+            told.extend(fold.told);
+        }
+        Ok(told)
+    }
+
+    /// Asks the hooks whether a session that is done may end; true when it does not end like this.
+    pub(super) fn sent_on(&mut self, session: &mut Session, ending: &Ending) -> Result<bool, LogLost> {
+        if !matches!(ending, Ending::Verified | Ending::Unverified) {
+            return Ok(false);
+        }
+        let last = session.last_reply().to_owned();
+        let occasion = Occasion::Stop { stop_hook_active: session.sent_on() > 0, last_assistant_message: &last };
+        let record = match self.fire(&occasion, &[]) {
+            Ok(fold) => fold.blocked().map(|said| {
+                let (by, why) = (said.rule.clone(), said.reason.clone());
+                // A hook that failed, or is never content: what it did not agree to is not done.
+                if fold.failed || session.sent_on() >= SENT_ON_MAX {
+                    Record::Stopped { ending: Ending::Blocked { by, why } }
+                } else {
+                    Record::SentOn { by, why }
+                }
+            }),
+            Err(halt) => Some(Record::Stopped { ending: halt.ending()? }),
+        };
+        match record {
+            Some(record) => self.record(session, &record).map(|()| true),
+            None => Ok(false),
+        }
+    }
+
+    /// Tells the hooks that the session is over. Nothing is left to be blocked, also not when it was cancelled.
+    pub(super) fn part(&mut self, ending: &Ending) -> Result<(), LogLost> {
+        match self.fire_until(&Occasion::SessionEnd { reason: ending.name() }, &[], &AtomicBool::new(false)) {
+            Ok(_) => Ok(()),
+            Err(halt) => halt.ending().map(drop),
+        }
+    }
+}
+
+/// For the log.
+fn told(hook: &Hook, heard: &Heard) -> serde_json::Value {
+    let decision = match heard.answer.decision {
+        Decision::Nothing => "nothing",
+        Decision::Ask => "ask",
+        Decision::Block => "block",
+    };
+    let short = |text: &str| crate::text::quote(text, crate::hooks::TEXT_BYTES_MAX);
+    json!({
+        "hook": hook.id, "event": hook.event, "decision": decision, "reason": short(&heard.answer.reason),
+        "failure": heard.failure.as_ref().map(|failure| short(&failure.to_string())),
+        "rewritten": heard.answer.rewritten, "context": heard.answer.context.as_deref().map(short),
+        "stop": heard.answer.stop.as_deref().map(short),
+    })
+}
