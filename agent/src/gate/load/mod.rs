@@ -8,21 +8,23 @@ use std::fs;
 use std::io::{self, Read};
 use std::path::Path;
 
-use globset::GlobBuilder;
 use serde::Deserialize;
 use toml::Spanned;
 
-use super::rules::{CommandRule, PathRule, Rest, Rule, Slot, ToolRule};
-use super::{Access, Action, Policy, Verdict, path};
+use super::rules::Rule;
+use super::{Policy, Verdict};
+
+use kinds::{Kind, RawCommand, RawHost, RawPath, RawTool};
+
+mod kinds;
 
 /// The policy that holds when the administrator gives none.
-pub const SHIPPED_POLICY: &str = include_str!("policy.toml");
+pub const SHIPPED_POLICY: &str = include_str!("../policy.toml");
 
 /// The repository's own policy, relative to its top.
 const PROJECT_POLICY: &str = ".cloister/policy.toml";
 
 const POLICY_BYTES_MAX: u64 = 256 << 10;
-const GLOB_BYTES_MAX: usize = 256;
 
 /// Why a policy does not load.
 #[derive(Debug, thiserror::Error)]
@@ -75,75 +77,8 @@ struct RawPolicy {
     path: Vec<RawPath>,
     #[serde(default)]
     command: Vec<RawCommand>,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct RawTool {
-    id: Spanned<String>,
-    verdict: Verdict,
-    tools: Vec<String>,
     #[serde(default)]
-    why: String,
-    #[serde(default)]
-    instead: String,
-    #[serde(default, rename = "match")]
-    matches: Vec<String>,
-    #[serde(default)]
-    not_match: Vec<String>,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct RawPath {
-    id: Spanned<String>,
-    verdict: Verdict,
-    access: Vec<Access>,
-    glob: Vec<String>,
-    #[serde(default)]
-    why: String,
-    #[serde(default)]
-    instead: String,
-    #[serde(default, rename = "match")]
-    matches: Vec<String>,
-    #[serde(default)]
-    not_match: Vec<String>,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct RawCommand {
-    id: Spanned<String>,
-    verdict: Verdict,
-    argv: Vec<String>,
-    #[serde(default)]
-    rest: RawRest,
-    #[serde(default)]
-    without: Vec<String>,
-    #[serde(default)]
-    with: Vec<String>,
-    #[serde(default)]
-    with_leading: Vec<String>,
-    operands_max: Option<usize>,
-    #[serde(default)]
-    pattern_first: bool,
-    #[serde(default)]
-    why: String,
-    #[serde(default)]
-    instead: String,
-    #[serde(default, rename = "match")]
-    matches: Vec<String>,
-    #[serde(default)]
-    not_match: Vec<String>,
-}
-
-#[derive(Default, Clone, Copy, PartialEq, Deserialize)]
-#[serde(rename_all = "snake_case")]
-enum RawRest {
-    #[default]
-    Any,
-    Nothing,
-    Operands,
+    host: Vec<RawHost>,
 }
 
 impl Policy {
@@ -154,7 +89,7 @@ impl Policy {
 
     /// An administrator's policy from its text; `file` is what errors call it.
     pub fn parse(file: &str, text: &str) -> Result<Policy, PolicyError> {
-        let empty = Policy { tools: vec![], paths: vec![], commands: vec![] };
+        let empty = Policy { tools: vec![], paths: vec![], commands: vec![], hosts: vec![] };
         Loading { file, text, from_project: false }.into_policy(empty)
     }
 
@@ -208,133 +143,31 @@ impl Loading<'_> {
             let problem = format!("version {} is unknown, this program reads version 1", raw.version.get_ref());
             return Err(self.at_line(self.line(raw.version.span().start), problem));
         }
-        self.check_ids(&policy, &raw)?;
-        for raw in raw.tool {
-            let rule = self.tool(raw)?;
-            policy.tools.push(rule);
-        }
-        for raw in raw.path {
-            let rule = self.path(raw)?;
-            policy.paths.push(rule);
-        }
-        for raw in raw.command {
-            let rule = self.command(raw)?;
-            policy.commands.push(rule);
-        }
+        let mut seen: HashSet<String> = policy.rules().map(|rule| rule.id.clone()).collect();
+        policy.tools.extend(self.rules(raw.tool, &mut seen)?);
+        policy.paths.extend(self.rules(raw.path, &mut seen)?);
+        policy.commands.extend(self.rules(raw.command, &mut seen)?);
+        policy.hosts.extend(self.rules(raw.host, &mut seen)?);
         Ok(policy)
     }
 
-    fn tool(&self, raw: RawTool) -> Result<ToolRule, PolicyError> {
-        self.check_common(&raw.id, raw.verdict)?;
-        self.check_some(&raw.id, "tools", &raw.tools)?;
-        if let Some(unknown) = raw.tools.iter().find(|t| !Action::NAMES.contains(&t.as_str())) {
-            return Err(self.bad(
-                &raw.id,
-                "tools",
-                format!("there is no tool {unknown}, only {}", Action::NAMES.join(", ")),
-            ));
-        }
-        let rule = self.rule(&raw.id, raw.verdict, raw.why, raw.instead);
-        let rule = ToolRule { rule, tools: raw.tools };
-        self.check_examples(&raw.id, &raw.matches, &raw.not_match, |example| rule.matches(example))?;
-        Ok(rule)
-    }
-
-    fn path(&self, raw: RawPath) -> Result<PathRule, PolicyError> {
-        self.check_common(&raw.id, raw.verdict)?;
-        self.check_some(&raw.id, "glob", &raw.glob)?;
-        if raw.access.is_empty() {
-            return Err(self.bad(&raw.id, "access", "it is empty, so the rule matches nothing".into()));
-        }
-        let mut globs = Vec::new();
-        // A rule that tightens what is in a directory is about the directory too.
-        let directories = raw.glob.iter().filter_map(|g| g.strip_suffix("/**")).filter(|g| !g.is_empty() && *g != "**");
-        let directories: Vec<_> = directories.map(str::to_owned).collect();
-        let directories = if raw.verdict == Verdict::Allow { vec![] } else { directories };
-        for text in raw.glob.into_iter().chain(directories) {
-            if text.len() > GLOB_BYTES_MAX || text.starts_with('/') || text.contains(['\\', '\0']) {
-                return Err(self.bad(
-                    &raw.id,
-                    "glob",
-                    format!("{text:?} must be relative, without backslashes, of at most {GLOB_BYTES_MAX} bytes"),
-                ));
+    /// All rules of one kind: what they have in common is checked here, the rest by the kind, and last each rule is
+    /// tried on its examples.
+    fn rules<K: Kind>(&self, raw: Vec<K>, seen: &mut HashSet<String>) -> Result<Vec<K::Rule>, PolicyError> {
+        let mut one = |mut raw: K| {
+            let head = raw.take_head();
+            self.check_common(&head.id, head.verdict)?;
+            // Two rules with one name would make a refusal ambiguous.
+            if !seen.insert(head.id.get_ref().clone()) {
+                return Err(self.bad(&head.id, "id", "another rule has this id".into()));
             }
-            // Without regard to case: on some file systems .GIT is .git.
-            let glob = GlobBuilder::new(&text).literal_separator(true).case_insensitive(true).build();
-            let glob = glob.map_err(|e| self.bad(&raw.id, "glob", e.to_string()))?;
-            globs.push((text, glob.compile_matcher()));
-        }
-        let rule = self.rule(&raw.id, raw.verdict, raw.why, raw.instead);
-        let rule = PathRule { rule, access: raw.access, globs };
-        let access = rule.access[0];
-        self.check_examples(&raw.id, &raw.matches, &raw.not_match, |example| {
-            path::normalise(example).is_ok_and(|normal| rule.matches(access, &normal, false))
-        })?;
-        Ok(rule)
-    }
-
-    fn command(&self, raw: RawCommand) -> Result<CommandRule, PolicyError> {
-        self.check_common(&raw.id, raw.verdict)?;
-        self.check_some(&raw.id, "argv", &raw.argv)?;
-        let allows = raw.verdict == Verdict::Allow;
-        if allows && !(raw.with.is_empty() && raw.with_leading.is_empty()) {
-            return Err(self.bad(
-                &raw.id,
-                "with",
-                "an allow rule has no `with`; name what it must not have with `without`".into(),
-            ));
-        }
-        let narrows =
-            !raw.without.is_empty() || raw.operands_max.is_some() || raw.rest != RawRest::Any || raw.pattern_first;
-        if raw.verdict == Verdict::Deny && narrows {
-            return Err(self.bad(
-                &raw.id,
-                "without",
-                "a deny rule is narrowed only with `with` and `with_leading`".into(),
-            ));
-        }
-        let options = raw.without.iter().chain(&raw.with).chain(&raw.with_leading);
-        if let Some(odd) = options.into_iter().find(|o| !o.starts_with('-') || o.len() < 2 || *o == "--") {
-            return Err(self.bad(&raw.id, "without", format!("{odd:?} is not an option such as -o or --output")));
-        }
-        let argv = raw.argv.iter().map(|text| self.slot(&raw.id, text)).collect::<Result<_, _>>()?;
-        let rest = match raw.rest {
-            RawRest::Any => Rest::Any,
-            RawRest::Nothing => Rest::Nothing,
-            RawRest::Operands => Rest::Operands,
+            let id = head.id.get_ref().clone();
+            let rule = Rule { id, verdict: head.verdict, why: head.why, instead: head.instead, from_project: self.from_project };
+            let rule = raw.build(rule).map_err(|(key, problem)| self.bad(&head.id, key, problem))?;
+            self.check_examples(&head.id, &head.matches, &head.not_match, |example| K::matches(&rule, example))?;
+            Ok(rule)
         };
-        let rule = CommandRule {
-            rule: self.rule(&raw.id, raw.verdict, raw.why, raw.instead),
-            argv,
-            rest,
-            without: raw.without,
-            with: raw.with,
-            with_leading: raw.with_leading,
-            operands_max: raw.operands_max,
-            pattern_first: raw.pattern_first,
-        };
-        self.check_examples(&raw.id, &raw.matches, &raw.not_match, |example| rule.matches_example(example))?;
-        Ok(rule)
-    }
-
-    fn slot(&self, id: &Spanned<String>, text: &str) -> Result<Slot, PolicyError> {
-        match text {
-            "{lines}" => Ok(Slot::Lines),
-            "{script}" => Ok(Slot::Script),
-            _ if text.contains(['{', '}', ' ', '*']) => Err(self.bad(
-                id,
-                "argv",
-                format!("{text:?} must be a word, words joined by |, {{lines}} or {{script}}"),
-            )),
-            _ if text.split('|').any(str::is_empty) => {
-                Err(self.bad(id, "argv", format!("{text:?} has an empty alternative")))
-            }
-            _ => Ok(Slot::OneOf(text.split('|').map(str::to_owned).collect())),
-        }
-    }
-
-    fn rule(&self, id: &Spanned<String>, verdict: Verdict, why: String, instead: String) -> Rule {
-        Rule { id: id.get_ref().clone(), verdict, why, instead, from_project: self.from_project }
+        raw.into_iter().map(&mut one).collect()
     }
 
     fn check_common(&self, id: &Spanned<String>, verdict: Verdict) -> Result<(), PolicyError> {
@@ -355,13 +188,6 @@ impl Loading<'_> {
         Ok(())
     }
 
-    fn check_some(&self, id: &Spanned<String>, key: &'static str, list: &[String]) -> Result<(), PolicyError> {
-        if list.is_empty() || list.iter().any(String::is_empty) {
-            return Err(self.bad(id, key, "it is empty or has an empty entry".into()));
-        }
-        Ok(())
-    }
-
     fn check_examples(
         &self,
         id: &Spanned<String>,
@@ -374,25 +200,6 @@ impl Loading<'_> {
         }
         if let Some(caught) = no.iter().find(|e| matches(e)) {
             return Err(self.bad(id, "not_match", format!("the rule matches {caught:?}, which it must not")));
-        }
-        Ok(())
-    }
-
-    /// Two rules with one name would make a refusal ambiguous.
-    fn check_ids(&self, policy: &Policy, raw: &RawPolicy) -> Result<(), PolicyError> {
-        let tools = policy.tools.iter().map(|r| &r.rule);
-        let rules = tools.chain(policy.paths.iter().map(|r| &r.rule)).chain(policy.commands.iter().map(|r| &r.rule));
-        let mut seen: HashSet<&str> = rules.map(|r| r.id.as_str()).collect();
-        let ids = raw
-            .tool
-            .iter()
-            .map(|r| &r.id)
-            .chain(raw.path.iter().map(|r| &r.id))
-            .chain(raw.command.iter().map(|r| &r.id));
-        for id in ids {
-            if !seen.insert(id.get_ref()) {
-                return Err(self.bad(id, "id", "another rule has this id".into()));
-            }
         }
         Ok(())
     }
