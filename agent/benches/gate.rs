@@ -32,11 +32,18 @@ fn main() {
         ("60 edits of files", edits),
         ("a here-document", format!("cat > a.txt <<'EOF'\n{}\nEOF", "a line of text\n".repeat(800))),
     ];
-    println!("\none command of {COMMAND_BYTES} bytes, {ROUNDS} rounds\n{:<28} {:>7} {:>10} {:>10} {:>10}", "", "bytes", "median us", "p99 us", "max us");
+    println!(
+        "\none command of {COMMAND_BYTES} bytes, {ROUNDS} rounds\n{:<28} {:>7} {:>10} {:>10} {:>10}",
+        "", "bytes", "median us", "p99 us", "max us"
+    );
     for (name, command) in cases {
         let end = (0..=COMMAND_BYTES.min(command.len())).rev().find(|at| command.is_char_boundary(*at)).unwrap_or(0);
         // A cut may leave a quote open; then the end of the command is kept instead.
-        let cut = if name.contains("message") || name.contains("document") { fitted(&command) } else { command[..end].to_owned() };
+        let cut = if name.contains("message") || name.contains("document") {
+            fitted(&command)
+        } else {
+            command[..end].to_owned()
+        };
         let action = Action::RunCommand { command: cut };
         let context = Context { mode: Mode::Auto, ..Context::default() };
         let verdict = judge(&policy, &action, &context).verdict;

@@ -99,7 +99,9 @@ impl Action {
             | Action::EditFile { path }
             | Action::WriteFile { path } => path.as_str(),
             Action::Search { query } => query.as_str(),
-            Action::Grep { pattern, path } => return quote(&format!("grep {pattern} in {path}"), DESCRIPTION_BYTES_MAX),
+            Action::Grep { pattern, path } => {
+                return quote(&format!("grep {pattern} in {path}"), DESCRIPTION_BYTES_MAX);
+            }
             Action::RunCommand { command } => command.as_str(),
             Action::RunTests | Action::Finish => return self.name().to_owned(),
         };

@@ -106,7 +106,10 @@ impl Policy {
             return vec![unclear(&format!("{} a file whose name is not written out", verb(access)))];
         }
         if let Some(end) = device_of_bash(&word.text) {
-            return end.map_or_else(|| vec![unclear("it connects to a host that is not understood")], |end| self.host_findings(&end));
+            return end.map_or_else(
+                || vec![unclear("it connects to a host that is not understood")],
+                |end| self.host_findings(&end),
+            );
         }
         if NOWHERE.contains(&word.text.as_str()) {
             return vec![];
@@ -119,7 +122,11 @@ impl Policy {
                 Ok(path) => {
                     let said = self.matching_paths(access, &path, glob, &what);
                     if !said.iter().any(|f| f.layer == Layer::Paths) {
-                        findings.push(unlisted(Layer::Paths, format!("{what} is refused: {}", PathError::Outside), IN_WORKSPACE.into()));
+                        findings.push(unlisted(
+                            Layer::Paths,
+                            format!("{what} is refused: {}", PathError::Outside),
+                            IN_WORKSPACE.into(),
+                        ));
                     }
                     findings.extend(said.into_iter().filter(|f| f.verdict != Verdict::Allow));
                 }
@@ -150,7 +157,14 @@ impl Policy {
 
     /// The same about one text that can be a path. `leads_out` is false where it does not matter: a pattern for grep
     /// may begin with a slash, and after `cd /tmp` everything is outside.
-    fn candidate_findings(&self, text: &str, glob: bool, directory: &str, leads_out: bool, near: &Near<'_>) -> Vec<Finding> {
+    fn candidate_findings(
+        &self,
+        text: &str,
+        glob: bool,
+        directory: &str,
+        leads_out: bool,
+        near: &Near<'_>,
+    ) -> Vec<Finding> {
         let what = || Finding::quoted("reading", text);
         let outside = || format!("{} is refused: {}", what(), PathError::Outside);
         let path = match located(directory, text) {
@@ -188,8 +202,8 @@ impl Policy {
         if mode == Mode::Plan {
             return changes_something(&what);
         }
-        if let Some(hole) = words.iter().find(|w| !w.known) {
-            return unclear(&format!("$ (an expansion) in a place where it matters what it says (after `{}`)", hole.text));
+        if words.iter().any(|w| !w.known) {
+            return unclear("$ (an expansion) where it matters what it says");
         }
         let beside = match (part.assigned.is_empty(), part.redirects.is_empty(), part.input) {
             (false, ..) => " with a variable assignment",
@@ -218,8 +232,12 @@ impl Policy {
     /// whatever its arguments are, speaks for it.
     fn unknown_finding(&self, part: &Part) -> Option<Finding> {
         let hole = part.words.iter().any(|w| !w.known);
-        let fine = self.commands.iter().any(|r| r.rule.verdict == Verdict::Allow && r.clears_any(&part.words) || r.clears(part));
-        (hole && !fine).then(|| unclear(&format!("{} with arguments that are not written out", program(&part.words[0].text))))
+        let fine = self
+            .commands
+            .iter()
+            .any(|r| r.rule.verdict == Verdict::Allow && r.clears_any(&part.words) || r.clears(part));
+        (hole && !fine)
+            .then(|| unclear(&format!("{} with arguments that are not written out", program(&part.words[0].text))))
     }
 
     /// A variable that changes which program runs or what it does hides a command.
@@ -251,7 +269,8 @@ fn directories(proven: &Proven) -> Result<Vec<String>, String> {
         if !["cd", "pushd", "popd"].contains(&part.words[0].text.as_str()) {
             continue;
         }
-        let operands: Vec<_> = part.words[1..].iter().filter(|w| !["-P", "-L", "--"].contains(&w.text.as_str())).collect();
+        let operands: Vec<_> =
+            part.words[1..].iter().filter(|w| !["-P", "-L", "--"].contains(&w.text.as_str())).collect();
         let [target] = operands[..] else { return Err("a change to a directory that is not written out".into()) };
         if !target.known || target.glob || target.text.starts_with(['-', '+']) {
             return Err("a change to a directory that is not written out".into());

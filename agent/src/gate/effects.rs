@@ -20,8 +20,21 @@ pub(super) enum Effect {
 }
 
 /// Programs that run what they are given as text or on their input.
-const INTERPRETERS: [&str; 16] = [
-    "python", "python2", "python3", "perl", "ruby", "node", "nodejs", "php", "lua", "deno", "bun", "Rscript", "osascript", "tclsh", "guile", "pypy3",
+const INTERPRETERS: [&str; 14] = [
+    "python",
+    "pypy",
+    "perl",
+    "ruby",
+    "node",
+    "nodejs",
+    "php",
+    "lua",
+    "deno",
+    "bun",
+    "Rscript",
+    "osascript",
+    "tclsh",
+    "guile",
 ];
 
 /// Programs to which `-o` is no output.
@@ -50,13 +63,22 @@ pub(super) fn effects(words: &[Word]) -> Vec<Effect> {
         "patch" => into(words, "-d"),
         "find" => find(words),
         "git" => git(words),
-        _ if INTERPRETERS.contains(&name) => interpreter(name, words),
+        "split" | "csplit" if words.iter().any(|w| w.text.starts_with("--filter")) => {
+            unclear("split runs another program")
+        }
+        "split" | "csplit" => all(words, &["-b", "-l", "-n", "-a", "-C", "-f"]),
+        _ if INTERPRETERS.contains(&unversioned(name)) => interpreter(unversioned(name), words),
         _ => vec![],
     });
     if !OTHER_O.contains(&name) {
         found.extend(outputs(words));
     }
     found
+}
+
+/// `python3.11` is `python`.
+fn unversioned(name: &str) -> &str {
+    name.trim_end_matches(|c: char| c.is_ascii_digit() || c == '.' || c == '-')
 }
 
 fn write(word: &Word) -> Effect {
@@ -144,7 +166,11 @@ fn copies(name: &str, words: &[Word]) -> Vec<Effect> {
     // Into a directory, or onto the file of this name: which of the two is not known.
     let inside = |source: &&Word| {
         let last = source.text.trim_end_matches('/').rsplit('/').next().unwrap_or_default();
-        Effect::Writes(Word { text: format!("{}/{last}", target.text), glob: target.glob || source.glob, known: target.known && source.known })
+        Effect::Writes(Word {
+            text: format!("{}/{last}", target.text),
+            glob: target.glob || source.glob,
+            known: target.known && source.known,
+        })
     };
     let mut found: Vec<_> = sources.iter().map(inside).collect();
     let names_directory = target.text.ends_with('/') || target.text == "." || target.text == "..";
@@ -161,8 +187,13 @@ fn sed(words: &[Word]) -> Vec<Effect> {
     if values(words, "--file").next().is_some() || has(words, 'f') {
         return unclear("sed takes its script from a file");
     }
-    let given: Vec<Word> = words.windows(2).filter(|w| ["-e", "--expression"].contains(&w[0].text.as_str())).map(|w| w[1].clone()).collect();
-    let glued = words.iter().any(|w| w.text.starts_with("-e") && w.text.len() > 2 || w.text.starts_with("--expression="));
+    let given: Vec<Word> = words
+        .windows(2)
+        .filter(|w| ["-e", "--expression"].contains(&w[0].text.as_str()))
+        .map(|w| w[1].clone())
+        .collect();
+    let glued =
+        words.iter().any(|w| w.text.starts_with("-e") && w.text.len() > 2 || w.text.starts_with("--expression="));
     let mut files = operands(words, &["-e", "--expression", "-l"]);
     let scripts = if given.is_empty() && !files.is_empty() { vec![files.remove(0).clone()] } else { given };
     if glued || !scripts.iter().all(|s| s.known && is_plain_sed(&s.text)) {
@@ -247,12 +278,23 @@ fn awk(words: &[Word]) -> Vec<Effect> {
 }
 
 fn tar(words: &[Word]) -> Vec<Effect> {
-    let runs = ["--to-command", "--checkpoint-action", "--use-compress-program", "--rsh-command", "--info-script", "--new-volume-script", "-I", "-F"];
+    let runs = [
+        "--to-command",
+        "--checkpoint-action",
+        "--use-compress-program",
+        "--rsh-command",
+        "--info-script",
+        "--new-volume-script",
+        "-I",
+        "-F",
+    ];
     if words.iter().any(|w| runs.iter().any(|option| w.text.starts_with(option))) {
         return unclear("tar runs another program with this option");
     }
     let first = words.get(1).map_or("", |w| w.text.trim_start_matches('-'));
-    let long = |name: &str| words.iter().any(|w| w.text.strip_prefix("--").is_some_and(|given| given.len() > 1 && name.starts_with(given)));
+    let long = |name: &str| {
+        words.iter().any(|w| w.text.strip_prefix("--").is_some_and(|given| given.len() > 1 && name.starts_with(given)))
+    };
     let mode = |letter: char, name: &str| has(words, letter) || first.contains(letter) || long(name);
     if mode('x', "extract") || long("get") {
         let told = values(words, "--directory").chain(values(words, "-C")).last();
@@ -262,7 +304,9 @@ fn tar(words: &[Word]) -> Vec<Effect> {
         return vec![];
     }
     // The archive is the word after the cluster that ends with f.
-    let archive = words.windows(2).skip(1).find(|w| w[0].text == "--file" || w[0].text.ends_with('f') && (w[0].text.starts_with('-') || w[0].text == words[1].text));
+    let archive = words.windows(2).skip(1).find(|w| {
+        w[0].text == "--file" || w[0].text.ends_with('f') && (w[0].text.starts_with('-') || w[0].text == words[1].text)
+    });
     let archive = archive.map(|w| w[1].clone()).or_else(|| values(words, "--file").last());
     archive.map(Effect::Writes).into_iter().collect()
 }
@@ -292,10 +336,17 @@ fn git(words: &[Word]) -> Vec<Effect> {
             let files = rest.iter().skip_while(|w| w.text != "--").skip(1);
             files.chain(rest[1..].iter().filter(|w| w.text == "." || w.text == ":/")).map(write).collect()
         }
-        "config" if !["--get", "--get-all", "--get-regexp", "--list", "-l"].iter().any(|o| rest.iter().any(|w| w.text == *o)) => {
+        "config"
+            if !["--get", "--get-all", "--get-regexp", "--list", "-l"]
+                .iter()
+                .any(|o| rest.iter().any(|w| w.text == *o)) =>
+        {
             vec![Effect::Writes(Word { text: ".git/config".into(), glob: false, known: true })]
         }
-        _ => values(rest, "--output").chain(values(rest, "-o").filter(|_| rest[0].text == "archive" || rest[0].text == "format-patch")).map(Effect::Writes).collect(),
+        _ => values(rest, "--output")
+            .chain(values(rest, "-o").filter(|_| rest[0].text == "archive" || rest[0].text == "format-patch"))
+            .map(Effect::Writes)
+            .collect(),
     }
 }
 

@@ -72,9 +72,40 @@ impl Endpoint {
 
 /// Options of the fetching programs whose value is no host.
 const FETCH_VALUED: [&str; 34] = [
-    "-H", "-d", "-X", "-o", "-u", "-A", "-e", "-b", "-c", "-F", "-T", "-m", "-w", "-D", "-O", "-P", "-t", "-U", "-y", "-Y", "-r", "-E",
-    "--header", "--data", "--data-raw", "--data-binary", "--request", "--output", "--user", "--user-agent", "--max-time", "--form",
-    "--cookie", "--timeout",
+    "-H",
+    "-d",
+    "-X",
+    "-o",
+    "-u",
+    "-A",
+    "-e",
+    "-b",
+    "-c",
+    "-F",
+    "-T",
+    "-m",
+    "-w",
+    "-D",
+    "-O",
+    "-P",
+    "-t",
+    "-U",
+    "-y",
+    "-Y",
+    "-r",
+    "-E",
+    "--header",
+    "--data",
+    "--data-raw",
+    "--data-binary",
+    "--request",
+    "--output",
+    "--user",
+    "--user-agent",
+    "--max-time",
+    "--form",
+    "--cookie",
+    "--timeout",
 ];
 
 /// The hosts that the words of one command name. Words that only show or search text are left out by the caller.
@@ -82,7 +113,8 @@ pub(super) fn endpoints(words: &[Word]) -> Vec<Effect> {
     let name = program(&words[0].text);
     let mut found = Vec::new();
     let subcommand = after_global_options(name, &words[1..]).first().map_or("", |w| w.text.as_str());
-    let talks = name != "git" || ["clone", "fetch", "pull", "push", "ls-remote", "remote", "submodule", "archive"].contains(&subcommand);
+    let talks = name != "git"
+        || ["clone", "fetch", "pull", "push", "ls-remote", "remote", "submodule", "archive"].contains(&subcommand);
     if talks && !["echo", "printf", "test", "grep", "egrep", "fgrep", "rg"].contains(&name) {
         found.extend(urls(words));
     }
@@ -90,11 +122,19 @@ pub(super) fn endpoints(words: &[Word]) -> Vec<Effect> {
         // wget's -O and -P, curl's -O: the last stands alone, so a host after it is not skipped.
         "curl" if !told(words) => bare(words, |w| !["-O", "-P", "-U", "-E"].contains(*w), Some(443)),
         "wget" | "aria2c" if !told(words) => bare(words, |_| true, Some(80)),
-        "ssh" | "sftp" | "mosh" => operands(words, &["-p", "-i", "-l", "-o", "-F", "-L", "-R", "-D", "-J"]).first().map(|w| Endpoint::parse(&w.text, Some(22))).into_iter().collect(),
+        "ssh" | "sftp" | "mosh" => operands(words, &["-p", "-i", "-l", "-o", "-F", "-L", "-R", "-D", "-J"])
+            .first()
+            .map(|w| Endpoint::parse(&w.text, Some(22)))
+            .into_iter()
+            .collect(),
         "scp" | "rsync" => remote_copies(words),
         "git" if talks => remote_copies(words),
-        "nc" | "ncat" | "netcat" | "telnet" | "ftp" | "ping" | "traceroute" | "dig" | "nslookup" | "host" => hosts_and_ports(words),
-        "socat" => words[1..].iter().filter_map(|w| w.text.split(':').nth(1).map(|host| Endpoint::parse(host, None))).collect(),
+        "nc" | "ncat" | "netcat" | "telnet" | "ftp" | "ping" | "traceroute" | "dig" | "nslookup" | "host" => {
+            hosts_and_ports(words)
+        }
+        "socat" => {
+            words[1..].iter().filter_map(|w| w.text.split(':').nth(1).map(|host| Endpoint::parse(host, None))).collect()
+        }
         _ => after(words, &["--trusted-host", "--proxy", "--index-url", "-i", "--extra-index-url", "--registry"], name),
     };
     found.extend(named.into_iter().map(|end| match end {

@@ -3,8 +3,8 @@
 //! A command of 10 KiB can have thousands of words, and a policy a hundred globs. Almost every glob has a piece that
 //! must stand literally in any path that it matches, such as `.env`; when no word holds it, no word is tried.
 
-use super::rules::{PathRule, covers};
 use super::path::twin;
+use super::rules::{PathRule, covers};
 use super::{Access, Verdict};
 
 /// The globs of the rules that tighten reading, as far as they can match.
@@ -29,7 +29,8 @@ impl<'a> Near<'a> {
             return vec![];
         }
         let twin = twin(path);
-        let about = |(rule, globs): &&(&PathRule, Vec<usize>)| globs.iter().any(|at| covers(&rule.globs[*at], path, &twin));
+        let about =
+            |(rule, globs): &&(&PathRule, Vec<usize>)| globs.iter().any(|at| covers(&rule.globs[*at], path, &twin));
         self.rules.iter().filter(about).map(|(rule, _)| *rule).collect()
     }
 }

@@ -70,7 +70,9 @@ impl PathRule {
 pub(super) fn covers((text, glob): &(String, GlobMatcher), path: &str, twin: &str) -> bool {
     let absolute = path.starts_with('/');
     let reaches = text.starts_with('/') == absolute || absolute && text.starts_with("**/");
-    reaches && (with_ancestors(path).any(|p| glob.is_match(p)) || twin != path && with_ancestors(twin).any(|p| glob.is_match(p)))
+    reaches
+        && (with_ancestors(path).any(|p| glob.is_match(p))
+            || twin != path && with_ancestors(twin).any(|p| glob.is_match(p)))
 }
 
 /// One place in the beginning of a command.

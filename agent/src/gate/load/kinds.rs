@@ -152,7 +152,8 @@ impl Kind for RawPath {
             return Err(("access", "it is empty, so the rule matches nothing".into()));
         }
         // A rule that tightens what is in a directory is about the directory too.
-        let directories = self.glob.iter().filter_map(|g| g.strip_suffix("/**")).filter(|g| !g.is_empty() && *g != "**");
+        let directories =
+            self.glob.iter().filter_map(|g| g.strip_suffix("/**")).filter(|g| !g.is_empty() && *g != "**");
         let directories: Vec<_> = directories.map(str::to_owned).collect();
         let directories = if rule.verdict == Verdict::Allow { vec![] } else { directories };
         let mut globs = Vec::new();
@@ -188,7 +189,10 @@ impl Kind for RawHost {
         let mut hosts = Vec::new();
         for text in &self.host {
             if text.len() > GLOB_BYTES_MAX || text.contains(['/', '@', '\\']) || text.chars().any(char::is_whitespace) {
-                return Err(("host", format!("{text:?} is not a host name, an address or a pattern such as *.example.invalid")));
+                return Err((
+                    "host",
+                    format!("{text:?} is not a host name, an address or a pattern such as *.example.invalid"),
+                ));
             }
             let glob = GlobBuilder::new(text).case_insensitive(true).build().map_err(|e| ("host", e.to_string()))?;
             hosts.push(glob.compile_matcher());

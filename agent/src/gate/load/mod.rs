@@ -162,7 +162,13 @@ impl Loading<'_> {
                 return Err(self.bad(&head.id, "id", "another rule has this id".into()));
             }
             let id = head.id.get_ref().clone();
-            let rule = Rule { id, verdict: head.verdict, why: head.why, instead: head.instead, from_project: self.from_project };
+            let rule = Rule {
+                id,
+                verdict: head.verdict,
+                why: head.why,
+                instead: head.instead,
+                from_project: self.from_project,
+            };
             let rule = raw.build(rule).map_err(|(key, problem)| self.bad(&head.id, key, problem))?;
             self.check_examples(&head.id, &head.matches, &head.not_match, |example| K::matches(&rule, example))?;
             Ok(rule)

@@ -110,7 +110,7 @@ fn one_script(script: &str, tree: &Tree, found: &mut Found) -> Result<Vec<String
     let mut inner = if starts_shell { bodies } else { Vec::new() };
     let wrapped = &mut found.wrapped;
     for words in &commands {
-        let wraps = WRAPPERS.contains(&program(&words[0]));
+        let wraps = WRAPPERS.contains(&program(&words[0])) && !unwrap::asks_where(words);
         if words.len() > WRAPPED_WORDS_MAX && (wraps || program(&words[0]) == "find") {
             return Err(Doubt::TooManyParts);
         }

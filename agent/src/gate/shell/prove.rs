@@ -50,13 +50,24 @@ impl Seen {
         let mut stack = vec![tree.root_node()];
         while let Some(node) = stack.pop() {
             match node.kind() {
-                "program" | "list" | "pipeline" | "redirected_statement" | "if_statement" | "elif_clause"
-                | "else_clause" | "command" | "command_name" | "string" | "concatenation" | "command_substitution" => {
+                "program"
+                | "list"
+                | "pipeline"
+                | "redirected_statement"
+                | "if_statement"
+                | "elif_clause"
+                | "else_clause"
+                | "command"
+                | "command_name"
+                | "concatenation"
+                | "command_substitution" => {
                     stack.extend(tree::children(node));
                     if node.kind() == "command" {
                         seen.commands.push(tree::words(node, script));
                     }
                 }
+                // A dollar that expands nothing stands in it without a name.
+                "string" => stack.extend(tree::children(node).into_iter().filter(|c| c.is_named())),
                 "variable_assignment" => {
                     seen.assigned.push(assigned(node, script)?);
                     stack.extend(tree::children(node));
@@ -73,8 +84,7 @@ impl Seen {
                 }
                 "word" | "number" | "raw_string" | "string_content" | "simple_expansion" | "comment"
                 | "variable_name" | "{}" => {}
-                "&&" | "||" | ";" | "|" | "\n" | "if" | "then" | "elif" | "else" | "fi" | "\"" | "$(" | ")" | "="
-                | "<<<" => {}
+                "&&" | "||" | ";" | "|" | "\n" | "if" | "then" | "elif" | "else" | "fi" | "$(" | ")" | "=" | "<<<" => {}
                 other => return Err(Doubt::Construct(format!("the shell construct `{}`", other.replace('_', " ")))),
             }
         }

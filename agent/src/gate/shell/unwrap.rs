@@ -23,7 +23,12 @@ const fn plain(names: &'static [&'static str]) -> Wrapper {
 }
 
 const WRAPPERS: [Wrapper; 13] = [
-    Wrapper { flags: &["-i", "-", "--ignore-environment"], valued: &["-u", "--unset"], assigns: true, ..plain(&["env"]) },
+    Wrapper {
+        flags: &["-i", "-", "--ignore-environment"],
+        valued: &["-u", "--unset"],
+        assigns: true,
+        ..plain(&["env"])
+    },
     Wrapper {
         flags: &["-n", "-E", "-H", "-S", "-b", "-k", "--non-interactive"],
         valued: &["-u", "-g", "--user", "--group"],
@@ -45,7 +50,21 @@ const WRAPPERS: [Wrapper; 13] = [
     Wrapper { flags: &["-c", "-l"], ..plain(&["exec"]) },
     plain(&["nohup", "builtin", "busybox", "toybox"]),
     Wrapper {
-        flags: &["-0", "-r", "-t", "-I-", "-n-", "-P-", "-L-", "-d-", "-s-", "--null", "--no-run-if-empty", "--max-args=-", "--max-procs=-"],
+        flags: &[
+            "-0",
+            "-r",
+            "-t",
+            "-I-",
+            "-n-",
+            "-P-",
+            "-L-",
+            "-d-",
+            "-s-",
+            "--null",
+            "--no-run-if-empty",
+            "--max-args=-",
+            "--max-procs=-",
+        ],
         valued: &["-I", "-n", "-P", "-L", "-d", "-s"],
         ..plain(&["xargs"])
     },
@@ -54,14 +73,30 @@ const WRAPPERS: [Wrapper; 13] = [
 
 /// Programs that run another in a way that is not followed.
 const OPAQUE: [&str; 17] = [
-    "parallel", "script", "chroot", "unshare", "nsenter", "strace", "ltrace", "runuser", "su", "pkexec", "flock", "taskset",
-    "chrt", "caffeinate", "unbuffer", "expect", "coproc",
+    "parallel",
+    "script",
+    "chroot",
+    "unshare",
+    "nsenter",
+    "strace",
+    "ltrace",
+    "runuser",
+    "su",
+    "pkexec",
+    "flock",
+    "taskset",
+    "chrt",
+    "caffeinate",
+    "unbuffer",
+    "expect",
+    "coproc",
 ];
 
-const SHELLS: [&str; 8] = ["sh", "bash", "dash", "zsh", "ksh", "mksh", "ash", "fish"];
+const SHELLS: [&str; 11] = ["sh", "bash", "dash", "zsh", "ksh", "mksh", "ash", "fish", "csh", "tcsh", "rbash"];
 
-/// Builtins that change what later commands mean.
-const REDEFINING: [&str; 3] = ["alias", "enable", "shopt"];
+/// Builtins that change what later commands mean, or evaluate the names that they are given.
+const REDEFINING: [&str; 11] =
+    ["alias", "enable", "shopt", "let", "read", "mapfile", "readarray", "compgen", "complete", "bind", "fc"];
 
 /// What a command starts.
 enum Starts {
@@ -97,7 +132,7 @@ fn starts(part: &Part) -> Result<Starts, Doubt> {
         return doubt(&format!("{name}, which runs another command"));
     }
     if REDEFINING.contains(&name) || name == "hash" && words.iter().any(|w| w.text.starts_with("-p")) {
-        return doubt(&format!("{name}, which changes what later commands mean"));
+        return doubt(&format!("{name}, which can change what later commands mean"));
     }
     if name == "find" {
         return executed(words).map(Starts::Commands);
@@ -105,11 +140,16 @@ fn starts(part: &Part) -> Result<Starts, Doubt> {
     if let Some(script) = shell_script(words)? {
         return Ok(Starts::Script(script));
     }
-    let asks_where = name == "command" && words.get(1).is_some_and(|w| w.text == "-v" || w.text == "-V");
-    match WRAPPERS.iter().find(|w| w.names.contains(&name)).filter(|_| !asks_where) {
+    match WRAPPERS.iter().find(|w| w.names.contains(&name)).filter(|_| !asks_where(words)) {
         Some(wrapper) => wrapper.command(words, part.input),
         None => Ok(Starts::Commands(vec![])),
     }
+}
+
+/// `command -v NAME` runs nothing.
+pub(super) fn asks_where(words: &[Word]) -> bool {
+    let shows = |w: &Word| w.text == "-v" || w.text == "-V";
+    program(&words[0].text) == "command" && words.get(1).is_some_and(shows)
 }
 
 impl Wrapper {
@@ -133,7 +173,9 @@ impl Wrapper {
             } else if self.valued.contains(&text) {
                 at += 1;
             } else if text.starts_with('-') {
-                let glued = |flag: &str| flag.strip_suffix('-').is_some_and(|f| f.len() > 1 && text.starts_with(f) && text.len() > f.len());
+                let glued = |flag: &str| {
+                    flag.strip_suffix('-').is_some_and(|f| f.len() > 1 && text.starts_with(f) && text.len() > f.len())
+                };
                 if !self.flags.iter().any(|flag| *flag == text || glued(flag)) {
                     return doubt(&format!("the option {text} of {name}, after which the command is not certain"));
                 }
@@ -174,10 +216,10 @@ fn shell_script(words: &[Word]) -> Result<Option<String>, Doubt> {
     if !SHELLS.contains(&name) {
         return Ok(None);
     }
-    let options = words[1..].iter().take_while(|w| w.known && w.text.starts_with(['-', '+']) && w.text.len() > 1).count();
-    let given = |short: char| {
-        words[1..=options].iter().any(|w| !w.text.starts_with("--") && w.text[1..].contains(short))
-    };
+    let options =
+        words[1..].iter().take_while(|w| w.known && w.text.starts_with(['-', '+']) && w.text.len() > 1).count();
+    let given =
+        |short: char| words[1..=options].iter().any(|w| !w.text.starts_with("--") && w.text[1..].contains(short));
     // `-o pipefail` and `--rcfile x` take a word.
     if given('o') || words[1..=options].iter().any(|w| ["--rcfile", "--init-file"].contains(&w.text.as_str())) {
         return doubt(&format!("an option of {name} that takes a value"));

@@ -62,7 +62,9 @@ impl Reader<'_> {
             Some(quote) => rest.strip_prefix(quote),
             None => Some(rest),
         };
-        let whole = rest.filter(|rest| !name.is_empty() && (rest.is_empty() || rest.starts_with([' ', '\t', '\n', ';', '|', '&', '<', '>'])));
+        let whole = rest.filter(|rest| {
+            !name.is_empty() && (rest.is_empty() || rest.starts_with([' ', '\t', '\n', ';', '|', '&', '<', '>']))
+        });
         match whole {
             Some(rest) => {
                 self.rest = rest;
@@ -184,7 +186,9 @@ pub(super) fn is_plain_parameter(inner: &str) -> bool {
     let end = name_end(body);
     let index = body[end..].strip_prefix('[').and_then(|index| index.strip_suffix(']'));
     let plain_index = |index: &str| {
-        index == "@" || index == "*" || !index.is_empty() && index.len() < 8 && index.bytes().all(|b| b.is_ascii_digit())
+        index == "@"
+            || index == "*"
+            || !index.is_empty() && index.len() < 8 && index.bytes().all(|b| b.is_ascii_digit())
     };
     end > 0 && (end == body.len() || index.is_some_and(plain_index))
 }

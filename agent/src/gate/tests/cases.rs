@@ -34,9 +34,10 @@ fn labelled_commands_are_judged_within_the_bars_in_every_mode() {
         println!("skipped: no shell/commands.jsonl in CLOISTER_CASES or ../../shared/cases");
         return;
     };
+    let policy = shipped();
     let verdict = |case: &Case, mode| {
         let context = Context { mode, person_present: true, ..Context::default() };
-        judge(&shipped(), &run(&case.command), &context)
+        judge(&policy, &run(&case.command), &context)
     };
     println!("{:<12} {:<7} {:>6} {:>5} {:>5}", "label", "mode", "allow", "ask", "deny");
     for label in ["dangerous", "ask_or_deny", "harmless"] {

@@ -97,6 +97,17 @@ fn in_auto_the_effects_of_a_command_are_judged_as_those_of_the_tools() {
         ("cd $x && ls", None),
         ("parallel rm ::: x", None),
         ("echo x > /dev/tcp/192.0.2.1/80", None),
+        ("python3.11 -c x", None),
+        ("env -S 'rm -rf /home'", None),
+        ("sudo -s", None),
+        ("busybox sh -c 'rm -rf /home'", Some("paths.system")),
+        ("find . -exec sh -c 'rm $0' {} ';'", None),
+        ("trap 'rm -rf /home' EXIT", Some("paths.system")),
+        ("time nice -n 3 git clean -fd", Some("danger.git-loses-files")),
+        ("watch 'git reset --hard'", Some("danger.git-loses-work")),
+        ("split a .git/hooks/x", Some("paths.git")),
+        ("sort -o.gitattributes a", Some("paths.git")),
+        (": > .gitmodules", Some("paths.git")),
         ("wget -i list.txt", None),
         ("nc 192.0.2.1 80", None),
         ("ssh user@example.invalid ls", None),
@@ -111,14 +122,13 @@ fn in_auto_the_effects_of_a_command_are_judged_as_those_of_the_tools() {
         ("timeout 5 curl example.invalid", None),
     ];
     let context = Context { mode: Mode::Auto, ..Context::default() };
+    let policy = shipped();
+    let mut wrong = Vec::new();
     for (command, rule) in denied {
-        let judgement = judge(&shipped(), &run(command), &context);
-        assert_eq!(
-            (judgement.verdict, judgement.rule.as_deref()),
-            (Deny, rule),
-            "{command:?}: {}",
-            judgement.message()
-        );
+        let judgement = judge(&policy, &run(command), &context);
+        if (judgement.verdict, judgement.rule.as_deref()) != (Deny, rule) {
+            wrong.push(format!("{command:?}: {:?} {}", judgement.verdict, judgement.message()));
+        }
     }
     let allowed = [
         "cp a.py b.py",
@@ -140,9 +150,12 @@ fn in_auto_the_effects_of_a_command_are_judged_as_those_of_the_tools() {
         "",
     ];
     for command in allowed {
-        let judgement = judge(&shipped(), &run(command), &context);
-        assert_eq!(judgement.verdict, Allow, "{command:?}: {}", judgement.message());
+        let judgement = judge(&policy, &run(command), &context);
+        if judgement.verdict != Allow {
+            wrong.push(format!("{command:?}: {}", judgement.message()));
+        }
     }
+    assert!(wrong.is_empty(), "\n{}", wrong.join("\n"));
 }
 
 #[test]
@@ -217,7 +230,8 @@ fn what_hooks_and_the_monitor_say_only_tightens() {
 /// A stricter mode is never looser, where no rule asks.
 #[test]
 fn strict_is_never_looser_than_auto_or_ask() {
-    let commands = ["ls", "rm x", "git status", "frobnicate", "cat .env", "a=b", "echo $x", "cat < a", "(ls)", "git reset --hard"];
+    let commands =
+        ["ls", "rm x", "git status", "frobnicate", "cat .env", "a=b", "echo $x", "cat < a", "(ls)", "git reset --hard"];
     for command in commands {
         let verdict = |mode| {
             let context = Context { mode, person_present: true, ..Context::default() };

@@ -6,7 +6,10 @@ use super::*;
 fn a_policy_that_loads_is_summed_up_and_one_that_does_not_says_why() {
     let shipped = crate::gate::check(None, None).unwrap();
     assert!(shipped.commands > 30 && shipped.paths > 5 && shipped.from_project == 0);
-    assert_eq!(shipped.verdicts.iter().sum::<usize>(), shipped.tools + shipped.paths + shipped.commands + shipped.hosts);
+    assert_eq!(
+        shipped.verdicts.iter().sum::<usize>(),
+        shipped.tools + shipped.paths + shipped.commands + shipped.hosts
+    );
     let project = "version = 1\n[[command]]\nid = \"c\"\nverdict = \"deny\"\nargv = [\"pytest\"]\n";
     assert_eq!(crate::gate::check(None, Some(("p", project))).unwrap().from_project, 1);
     let summary = crate::gate::check(Some(("a", project)), None).unwrap().to_string();
@@ -51,7 +54,10 @@ fn modes_and_actions_go_by_the_names_that_people_type() {
     for mode in Mode::ALL {
         assert_eq!(mode.name().parse::<Mode>(), Ok(mode));
     }
-    assert_eq!("bypass".parse::<Mode>().unwrap_err().to_string(), "there is no mode `bypass`, only plan, ask, auto and strict");
+    assert_eq!(
+        "bypass".parse::<Mode>().unwrap_err().to_string(),
+        "there is no mode `bypass`, only plan, ask, auto and strict"
+    );
     for name in Action::NAMES {
         assert_eq!(Action::named(name, "x").unwrap().name(), name);
     }
