@@ -3,7 +3,7 @@
 //! Written by hand, so that a mistake in a grammar and a mistake here must coincide before they do harm.
 
 use super::word::Reader;
-use super::{Access, DEPTH_MAX, Doubt, Part};
+use super::{Access, DEPTH_MAX, Doubt, Part, Word};
 
 /// The commands of a plain script, or the first thing in it that is not plain. An empty script has none.
 pub(super) fn lex(script: &str) -> Result<Vec<Part>, Doubt> {
@@ -146,7 +146,7 @@ impl Lexer<'_> {
         let both = self.reader.accept("&>");
         if !both && self.reader.accept("<<<") {
             self.reader.skip_blanks();
-            self.value()?;
+            self.target()?;
             open.part.input = true;
             return Ok(());
         }
@@ -178,7 +178,7 @@ impl Lexer<'_> {
         if self.reader.peek() == Some('#') {
             return Err(Doubt::Syntax);
         }
-        let target = self.value()?;
+        let target = self.target()?;
         if !target.known || target.glob || target.text.is_empty() {
             return construct("a redirection to a file that is not written out");
         }
@@ -186,6 +186,15 @@ impl Lexer<'_> {
             open.part.redirects.push((if reads { Access::Read } else { Access::Write }, target));
         }
         Ok(())
+    }
+
+    /// The word after an operator. Digits right before another operator are that operator's descriptor.
+    fn target(&mut self) -> Result<Word, Doubt> {
+        let start = self.reader.rest;
+        let word = self.value()?;
+        let raw = &start[..start.len() - self.reader.rest.len()];
+        let digits = !raw.is_empty() && raw.bytes().all(|b| b.is_ascii_digit());
+        if digits && self.reader.rest.starts_with(['<', '>']) { Err(Doubt::Syntax) } else { Ok(word) }
     }
 
     /// The texts of here-documents. Only plain text is understood.

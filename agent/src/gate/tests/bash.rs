@@ -102,6 +102,7 @@ fn bash_agrees_on_scripts_that_are_written_by_hand() {
         "if zz a; then zz b; fi",
         "zz 2>a >b",
         "zz ! a",
+        "zz <<<2 2>&1",
     ];
     for script in scripts {
         agrees(script, true);

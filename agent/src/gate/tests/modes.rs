@@ -104,7 +104,7 @@ fn in_auto_the_effects_of_a_command_are_judged_as_those_of_the_tools() {
         ("find . -exec sh -c 'rm $0' {} ';'", None),
         ("trap 'rm -rf /home' EXIT", Some("paths.system")),
         ("time nice -n 3 git clean -fd", Some("danger.git-loses-files")),
-        ("watch 'git reset --hard'", Some("danger.git-loses-work")),
+        ("watch 'git reset --hard'", Some("danger.interactive")),
         ("split a .git/hooks/x", Some("paths.git")),
         ("sort -o.gitattributes a", Some("paths.git")),
         (": > .gitmodules", Some("paths.git")),
