@@ -1,5 +1,6 @@
 //! What was typed? The command line as clap reads it; what it means is decided where it is used.
 
+use agent::gate::Mode;
 use clap::{Args, Parser, Subcommand};
 use std::path::PathBuf;
 
@@ -46,6 +47,9 @@ pub enum Command {
     /// Sessions of the past, from their logs
     #[command(subcommand)]
     Sessions(Sessions),
+    /// What the gate's policy says: whether it loads, about one action, about an old session
+    #[command(subcommand)]
+    Policy(Policies),
     /// Say what works on this host, what does not, and what to do about it
     Doctor,
 }
@@ -212,6 +216,53 @@ pub enum YesOrNo {
     Yes,
     /// It may not
     No,
+}
+
+/// `cloister policy`
+#[derive(Debug, Subcommand)]
+pub enum Policies {
+    /// Load the policy, try every rule on its own examples, and count the rules
+    Check {
+        /// The policy
+        #[command(flatten)]
+        files: PolicyFiles,
+    },
+    /// Show every layer's say about one action
+    Explain {
+        /// A command, a path, a pattern or a query, as the tool takes it
+        what: String,
+        /// The tool that it is for
+        #[arg(long, value_name = "NAME", default_value = "run_command")]
+        tool: String,
+        /// plan, ask, auto or strict
+        #[arg(long, default_value_t = Mode::Strict)]
+        mode: Mode,
+        /// The policy
+        #[command(flatten)]
+        files: PolicyFiles,
+    },
+    /// Show which actions of an old session would be judged differently now
+    Replay {
+        /// The session
+        id: String,
+        /// plan, ask, auto or strict
+        #[arg(long, default_value_t = Mode::Strict)]
+        mode: Mode,
+        /// The policy
+        #[command(flatten)]
+        files: PolicyFiles,
+    },
+}
+
+/// Where a policy comes from.
+#[derive(Debug, Args)]
+pub struct PolicyFiles {
+    /// The administrator's policy, instead of the built-in one
+    #[arg(long, value_name = "FILE")]
+    pub policy: Option<PathBuf>,
+    /// The repository whose own policy tightens it
+    #[arg(long, value_name = "DIR", default_value = ".")]
+    pub repo: PathBuf,
 }
 
 #[cfg(test)]

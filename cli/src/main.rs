@@ -7,6 +7,7 @@ mod events;
 mod exit;
 mod finder;
 mod local;
+mod policy;
 mod run;
 mod serve;
 mod sessions;
@@ -28,6 +29,7 @@ fn main() -> ExitCode {
         Command::Search(args) => finder::search(args),
         Command::Models(args) => weights::models(args),
         Command::Sessions(args) => sessions::sessions(args),
+        Command::Policy(command) => policy::policy(command),
         Command::Doctor => doctor::doctor(),
     };
     done.unwrap_or_else(report).into()

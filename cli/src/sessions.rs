@@ -8,6 +8,7 @@ use crate::state::{State, cancel_on_ctrl_c};
 use agent::action::parse;
 use agent::ask::Answer;
 use agent::audit::{self, Durability, Head, Key, Log};
+use agent::gate::Logged;
 use agent::session::{Ending, Record, Step};
 use serde_json::Value;
 use std::path::PathBuf;
@@ -176,6 +177,12 @@ fn read(state: &State, id: &str) -> Result<(Value, Vec<Record>), Fatal> {
         }
     }
     Ok((header, records))
+}
+
+/// Every action of a session that was judged, and how.
+pub fn verdicts(state: &State, id: &str) -> Result<Vec<Logged>, Fatal> {
+    let entries = audit::read(&log_path(state, id)?)?.map_while(Result::ok);
+    Ok(entries.filter(|entry| entry.kind == "verdict").filter_map(|entry| Logged::of_record(&entry.body)).collect())
 }
 
 fn log_path(state: &State, id: &str) -> Result<PathBuf, Fatal> {

@@ -129,7 +129,7 @@ impl Loop<'_> {
             Err(why) => return Ok(Err(format!("{}, but {why}", refused.judgement.reason))),
         };
         let mut grants = self.grants.clone();
-        grants.actions.push(question.action.clone());
+        grants.grant(&question.action);
         // The answer to a question that was parked. It is good for exactly what was shown.
         if session.consent().is_some_and(|given| given.action == question.action && given.shown == question.shown) {
             return Ok(Ok(grants));

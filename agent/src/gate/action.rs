@@ -3,6 +3,10 @@
 use serde::{Deserialize, Serialize};
 
 use super::{Access, PathError, normalise};
+use crate::text::quote;
+
+/// A description of an action is cut to this length.
+const DESCRIPTION_BYTES_MAX: usize = 400;
 
 /// Everything that can be proposed. What an edit puts into a file does not matter to the gate: it travels beside.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -66,6 +70,42 @@ impl Action {
             Action::RunTests => "run_tests",
             Action::Finish => "finish",
         }
+    }
+
+    /// The action of this name about a path, a query, a pattern or a command; `None` when there is no such name.
+    #[must_use]
+    pub fn named(name: &str, what: &str) -> Option<Action> {
+        let what = what.to_owned();
+        Some(match name {
+            "list_dir" => Action::ListDir { path: what },
+            "read_file" => Action::ReadFile { path: what },
+            "search" => Action::Search { query: what },
+            "grep" => Action::Grep { pattern: what, path: ".".into() },
+            "edit_file" => Action::EditFile { path: what },
+            "write_file" => Action::WriteFile { path: what },
+            "run_command" => Action::RunCommand { command: what },
+            "run_tests" => Action::RunTests,
+            "finish" => Action::Finish,
+            _ => return None,
+        })
+    }
+
+    /// The action in one safe line, for people.
+    #[must_use]
+    pub fn describe(&self) -> String {
+        let what = match self {
+            Action::ListDir { path }
+            | Action::ReadFile { path }
+            | Action::EditFile { path }
+            | Action::WriteFile { path } => path.as_str(),
+            Action::Search { query } => query.as_str(),
+            Action::Grep { pattern, path } => {
+                return quote(&format!("grep {pattern} in {path}"), DESCRIPTION_BYTES_MAX);
+            }
+            Action::RunCommand { command } => command.as_str(),
+            Action::RunTests | Action::Finish => return self.name().to_owned(),
+        };
+        quote(&format!("{} {what}", self.name()), DESCRIPTION_BYTES_MAX)
     }
 
     /// Every name there is, in the order of the enum.

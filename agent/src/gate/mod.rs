@@ -9,21 +9,32 @@
 //! denies, and refuses to apply a change to a path that it denies for writing.
 
 mod action;
+mod command;
+mod effects;
 mod explain;
+mod grants;
+mod hosts;
 mod load;
+mod mode;
+mod near;
 mod path;
 mod policy;
+mod report;
 mod rules;
 mod shell;
+mod vars;
 
 use serde::{Deserialize, Serialize};
 
 use crate::budget::Exhausted;
 
 pub use action::Action;
+pub use grants::Grants;
 pub use load::{PolicyError, SHIPPED_POLICY};
+pub use mode::{Mode, UnknownMode};
 pub use path::{PathError, normalise};
 pub use policy::{Access, Policy};
+pub use report::{Changed, Logged, Summary, check, explain, replay};
 
 /// What a layer says. The order is the order of strictness: verdicts are joined by `max`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -49,6 +60,12 @@ pub enum Layer {
     Paths,
     /// The administrator's rules about commands.
     Commands,
+    /// The administrator's rules about hosts.
+    Hosts,
+    /// What the mode leaves: plan changes nothing.
+    Mode,
+    /// What a person has allowed in this session.
+    Grants,
     /// The repository's own policy, which can only tighten.
     Project,
     /// What a hook answered.
@@ -56,30 +73,6 @@ pub enum Layer {
     /// What the session's sequence of actions looks like.
     Monitor,
 }
-
-/// How much is asked of a person.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Mode {
-    /// Nothing is changed.
-    Plan,
-    /// What is not plainly harmless needs a person's consent.
-    Ask,
-    /// No questions: the box is the wall.
-    Auto,
-    /// Only what a rule names; Ask is Deny.
-    #[default]
-    Strict,
-}
-
-/// What a person has allowed in this session, and only in it.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Grants {
-    /// Actions that were consented to, in their normal form.
-    pub actions: Vec<Action>,
-}
-
-static NO_GRANTS: Grants = Grants { actions: Vec::new() };
 
 /// What a layer outside the policy says about an action: a hook, the monitor. It can only tighten.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -113,7 +106,7 @@ pub struct Context<'a> {
 
 impl Default for Context<'_> {
     fn default() -> Self {
-        Self { mode: Mode::default(), person_present: false, exhausted: None, grants: &NO_GRANTS, said: &[] }
+        Self { mode: Mode::default(), person_present: false, exhausted: None, grants: &grants::NONE, said: &[] }
     }
 }
 
@@ -191,23 +184,23 @@ pub struct Refused {
 /// Judges one action. Total: any action and any context give a judgement.
 #[must_use]
 pub fn judge(policy: &Policy, action: &Action, context: &Context<'_>) -> Judgement {
+    explain::settle(findings(policy, action, context), context, context.grants.covers(action))
+}
+
+/// Everything that is said about an action, in the order in which reasons are preferred.
+fn findings(policy: &Policy, action: &Action, context: &Context<'_>) -> Vec<explain::Finding> {
     let mut findings = Vec::new();
     findings.extend(explain::budget(action, context));
+    findings.extend(explain::plan(action, context));
     findings.extend(policy.tool_findings(action));
     for (access, path) in action.paths() {
         findings.extend(policy.path_findings(access, path));
     }
     if let Action::RunCommand { command } = action {
-        findings.extend(policy.command_findings(command));
+        findings.extend(policy.command_findings(command, context.mode));
     }
     findings.extend(context.said.iter().map(explain::Finding::said));
-    if action.normalised().is_ok_and(|action| context.grants.actions.contains(&action)) {
-        findings
-            .iter_mut()
-            .filter(|found| found.verdict == Verdict::Ask)
-            .for_each(|found| found.verdict = Verdict::Allow);
-    }
-    explain::settle(findings, context)
+    findings
 }
 
 /// Judges one action and, when it is allowed, makes it something that can be run.

@@ -1,4 +1,11 @@
 //! Which file in the workspace does this path mean, and can a pattern of the shell mean a protected one?
+//!
+//! Where symbolic links are resolved: not here. The gate is a pure function of names. A tool's path is resolved by the
+//! workspace, which opens it beneath its top, component by component, and refuses a link that leads out of it or to
+//! another file than the name that was judged. A command's path is resolved by the kernel in the box, where a link
+//! can lead to no file that is not mounted there: what may not be read is left out when the box is filled, and
+//! what may not be written is refused when the changes are read back, both by the real path. A rule about paths
+//! therefore holds for real paths in the end, and here already for every path that is written out.
 
 use crate::text;
 
@@ -56,6 +63,30 @@ pub fn normalise(path: &str) -> Result<String, PathError> {
         }
     }
     Ok(if parts.is_empty() { ".".to_owned() } else { parts.join("/") })
+}
+
+/// Where a path of a command leads when it is used in `dir`: relative to the workspace, or absolute in the box.
+/// `..` is taken literally, as it is without links.
+pub(super) fn located(dir: &str, path: &str) -> Result<String, PathError> {
+    if path.starts_with('~') {
+        return Err(PathError::Outside);
+    }
+    let mut parts: Vec<&str> = match (path.starts_with('/'), dir.strip_prefix('/')) {
+        (true, _) => vec![],
+        (false, Some(outside)) => outside.split('/').filter(|part| !part.is_empty()).collect(),
+        (false, None) => std::iter::once(&WORKSPACE[1..]).chain(dir.split('/').filter(|part| *part != ".")).collect(),
+    };
+    for part in path.split('/') {
+        match part {
+            "" | "." => {}
+            ".." => drop(parts.pop()),
+            part => parts.push(part),
+        }
+    }
+    match parts.split_first() {
+        Some((first, inside)) if *first == &WORKSPACE[1..] => normalise(&inside.join("/")),
+        _ => normalise(&parts.join("/")).map(|path| if path == "." { "/".into() } else { format!("/{path}") }),
+    }
 }
 
 /// The path as a sloppy file system would see it: without dots and spaces at the ends of its parts.

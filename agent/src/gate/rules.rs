@@ -3,8 +3,8 @@
 use globset::GlobMatcher;
 
 use super::path::{can_meet, twin, with_ancestors};
-use super::shell::{Script, Word};
-use super::{Access, Verdict};
+use super::shell::{Part, Script, Word, program};
+use super::{Access, Mode, Verdict};
 
 /// What all rules have.
 #[derive(Debug, Clone)]
@@ -44,17 +44,35 @@ impl PathRule {
         if !self.access.contains(&access) {
             return false;
         }
+        let absolute = path.starts_with('/');
         if self.rule.verdict == Verdict::Allow {
             let top = path == "." && access == Access::Read;
-            return top || self.globs.iter().any(|(_, glob)| glob.is_match(path));
+            let same = |text: &str| text.starts_with('/') == absolute;
+            return top || self.globs.iter().any(|(text, glob)| same(text) && glob.is_match(path));
         }
-        if pattern && self.globs.iter().any(|(text, _)| can_meet(path, text)) {
+        // Outside, a pattern could meet each of `**/..`, and the rules about the system say what matters there.
+        let anchored = |text: &str| text.starts_with('/') == absolute;
+        if pattern && self.globs.iter().any(|(text, _)| anchored(text) && can_meet(path, text)) {
+            return true;
+        }
+        // What is written may be a directory with all that is in it: `rm -rf /var` is about /var/lib.
+        let below = if path == "/" { "/".to_owned() } else { format!("{}/", path.to_lowercase()) };
+        if access == Access::Write && self.globs.iter().any(|(text, _)| text.to_lowercase().starts_with(&below)) {
             return true;
         }
         let twin = twin(path);
-        let mut spellings = with_ancestors(path).chain(with_ancestors(&twin));
-        spellings.any(|p| self.globs.iter().any(|(_, glob)| glob.is_match(p)))
+        self.globs.iter().any(|glob| covers(glob, path, &twin))
     }
+}
+
+/// Whether a glob of a rule that tightens is about a path, a directory that it lies in, or its look-alike. What may
+/// lie anywhere, such as `**/.env`, may lie outside of the workspace too.
+pub(super) fn covers((text, glob): &(String, GlobMatcher), path: &str, twin: &str) -> bool {
+    let absolute = path.starts_with('/');
+    let reaches = text.starts_with('/') == absolute || absolute && text.starts_with("**/");
+    reaches
+        && (with_ancestors(path).any(|p| glob.is_match(p))
+            || twin != path && with_ancestors(twin).any(|p| glob.is_match(p)))
 }
 
 /// One place in the beginning of a command.
@@ -110,17 +128,49 @@ pub(super) struct CommandRule {
     pub operands_max: Option<usize>,
     /// The first operand is a pattern and no path.
     pub pattern_first: bool,
+    /// No argument makes it change anything: it stays in plan mode.
+    pub reads_only: bool,
+    /// Its arguments are words and nothing else: expansions may stand in them.
+    pub expansions: bool,
+    /// The modes in which a deny or ask rule holds; empty means all.
+    pub modes: Vec<Mode>,
 }
 
 impl CommandRule {
     /// Whether this rule speaks for a command that is proven simple. Project rules only tighten, so they do not.
-    pub(super) fn clears(&self, words: &[Word]) -> bool {
+    pub(super) fn clears(&self, part: &Part) -> bool {
+        let words = &part.words;
         if self.rule.from_project || self.rule.verdict == Verdict::Deny || words.len() < self.argv.len() {
+            return false;
+        }
+        if !part.redirects.is_empty() || part.input || !(part.assigned.is_empty() || self.expansions) {
             return false;
         }
         let (begin, rest) = words.split_at(self.argv.len());
         let begins = begin.iter().zip(&self.argv).all(|(w, slot)| w.known && !w.glob && slot.accepts(&w.text));
-        begins && self.rest_is_allowed(rest)
+        begins && self.expansions_are_allowed(rest) && self.rest_is_allowed(rest)
+    }
+
+    /// What a variable holds can be an option too, so where options matter a word that is none comes first.
+    fn expansions_are_allowed(&self, rest: &[Word]) -> bool {
+        let Some(first) = rest.iter().position(|w| !w.known) else { return true };
+        self.expansions && (!self.is_strict() || rest[..first].iter().any(|w| !w.text.starts_with('-')))
+    }
+
+    /// Whether it matters what the arguments are.
+    fn is_strict(&self) -> bool {
+        !self.without.is_empty() || self.rest != Rest::Any || self.operands_max.is_some()
+    }
+
+    /// Whether this rule speaks for a program whatever its arguments are: what `xargs` adds is not known.
+    pub(super) fn clears_any(&self, words: &[Word]) -> bool {
+        let bare = Part { words: words.iter().filter(|w| w.known).cloned().collect(), ..Part::default() };
+        self.reads_only && !self.is_strict() && !bare.words.is_empty() && self.clears(&bare)
+    }
+
+    /// Whether a deny or ask rule holds in a mode.
+    pub(super) fn holds(&self, mode: Mode) -> bool {
+        self.rule.verdict != Verdict::Allow && (self.modes.is_empty() || self.modes.contains(&mode))
     }
 
     fn rest_is_allowed(&self, rest: &[Word]) -> bool {
@@ -150,12 +200,13 @@ impl CommandRule {
         let rest = &self.argv[1..];
         let begins =
             |from: &[Word]| from.len() >= rest.len() && from.iter().zip(rest).all(|(w, slot)| slot.accepts(&w.text));
-        if !begins(args) && !begins(after_global_options(program(&name.text), args)) {
+        let command = after_global_options(program(&name.text), args);
+        if !begins(args) && !begins(command) {
             return false;
         }
-        let leading = args.iter().take_while(|w| w.text.starts_with('-'));
+        let leading = args[..args.len() - command.len()].iter();
         let anywhere = args.iter().any(|w| self.with.iter().any(|option| uses(option, &w.text)));
-        let ahead = leading.into_iter().any(|w| self.with_leading.iter().any(|option| uses(option, &w.text)));
+        let ahead = leading.clone().any(|w| self.with_leading.iter().any(|option| uses(option, &w.text)));
         (self.with.is_empty() && self.with_leading.is_empty()) || anywhere || ahead
     }
 
@@ -166,7 +217,7 @@ impl CommandRule {
             return script.found.iter().chain(&script.wrapped).any(|words| self.finds(words));
         }
         let as_administrator = CommandRule { rule: Rule { from_project: false, ..self.rule.clone() }, ..self.clone() };
-        script.proven.is_ok_and(|parts| parts.iter().any(|words| as_administrator.clears(words)))
+        script.proven.is_ok_and(|proven| proven.parts.iter().any(|part| as_administrator.clears(part)))
     }
 
     pub(super) fn program_is(&self, name: &str) -> bool {
@@ -194,11 +245,6 @@ impl CommandRule {
     }
 }
 
-/// `/usr/bin/git` is `git`.
-fn program(name: &str) -> &str {
-    name.rsplit('/').next().unwrap_or(name)
-}
-
 /// Whether an argument uses an option: a long one also by an unambiguous beginning, a short one also inside a
 /// cluster. Errs towards yes.
 fn uses(option: &str, arg: &str) -> bool {
@@ -215,7 +261,7 @@ fn uses(option: &str, arg: &str) -> bool {
 }
 
 /// The arguments from the subcommand on: `git -C dir -c key=value reset` begins with `reset`.
-fn after_global_options<'a>(program: &str, args: &'a [Word]) -> &'a [Word] {
+pub(super) fn after_global_options<'a>(program: &str, args: &'a [Word]) -> &'a [Word] {
     const WITH_VALUE: [&str; 6] = ["-C", "-c", "--git-dir", "--work-tree", "--namespace", "--config-env"];
     let mut at = 0;
     while let Some(word) = args.get(at).filter(|w| w.text.starts_with(['-', '+'])) {

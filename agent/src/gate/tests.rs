@@ -1,6 +1,5 @@
 //! What the gate must do, as cases.
 
-use std::path::PathBuf;
 use std::sync::LazyLock;
 
 use proptest::prelude::*;
@@ -10,7 +9,11 @@ use crate::budget::Which;
 
 mod attacks;
 mod bash;
+mod cases;
+mod histories;
 mod loading;
+mod modes;
+mod reports;
 
 fn shipped() -> Policy {
     static SHIPPED: LazyLock<Policy> = LazyLock::new(|| Policy::shipped().unwrap());
@@ -187,7 +190,7 @@ fn ask_becomes_deny_when_nobody_is_there() {
         "version = 1\n[[path]]\nid = \"p\"\nverdict = \"ask\"\naccess = [\"write\"]\nglob = [\"migrations/**\"]\n";
     let policy = shipped().tightened("p.toml", project).unwrap();
     let action = write("migrations/1.sql");
-    let present = Context { person_present: true, ..Context::default() };
+    let present = Context { mode: Mode::Ask, person_present: true, ..Context::default() };
     assert_eq!(judge(&policy, &action, &present).verdict, Verdict::Ask);
     assert!(clear(&policy, action.clone(), &present).is_err(), "a question is not a permission");
     let alone = judge(&policy, &action, &Context::default());
@@ -236,11 +239,12 @@ fn limits_of_the_reader_are_denied_with_their_reason() {
         ("ls\r\n", "control or invisible"),
         ("ls \u{200B}", "control or invisible"),
         ("ls &", "background"),
-        ("ls $(x)", "$ (an expansion)"),
+        ("ls $(x", "not valid shell syntax"),
+        ("ls $x", "$ (an expansion)"),
+        ("ls $((1))", "arithmetic"),
         ("(ls)", "parentheses"),
         ("A=b ls", "variable assignment"),
         ("ls \\\n-l", "end of a line"),
-        ("ls # x", "comment"),
         ("cat ~/x", "leads out"),
         ("ls {a,b}", "braces"),
         ("! ls", "uses !"),
@@ -250,36 +254,6 @@ fn limits_of_the_reader_are_denied_with_their_reason() {
         assert_eq!(judgement.verdict, Verdict::Deny);
         assert!(judgement.reason.contains(expected), "{command:?}: {}", judgement.reason);
     }
-}
-
-/// The labelled commands that others collected; `None` when they are not on this machine.
-fn labelled_commands() -> Option<Vec<(String, String, String)>> {
-    let fixed = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../shared/cases");
-    let cases = std::env::var_os("CLOISTER_CASES").map_or(fixed, PathBuf::from);
-    let text = std::fs::read_to_string(cases.join("shell/commands.jsonl")).ok()?;
-    let field = |line: &serde_json::Value, key: &str| line[key].as_str().unwrap().to_owned();
-    let lines = text.lines().map(|l| serde_json::from_str::<serde_json::Value>(l).unwrap());
-    Some(lines.map(|l| (field(&l, "id"), field(&l, "command"), field(&l, "label"))).collect())
-}
-
-#[test]
-fn no_command_that_others_call_dangerous_or_doubtful_is_allowed() {
-    let Some(commands) = labelled_commands() else {
-        println!("skipped: no shell/commands.jsonl in CLOISTER_CASES or ../shared/cases");
-        return;
-    };
-    let allowed = |command: &str| judged(&run(command)).verdict == Verdict::Allow;
-    let wrong: Vec<_> = commands.iter().filter(|(_, c, label)| label != "harmless" && allowed(c)).collect();
-    assert!(wrong.is_empty(), "{wrong:#?}");
-    let named = commands.iter().filter(|(_, c, l)| l == "dangerous" && judged(&run(c)).rule.is_some()).count();
-    let dangerous = commands.iter().filter(|(_, _, l)| l == "dangerous").count();
-    let harmless: Vec<_> = commands.iter().filter(|(_, _, label)| label == "harmless").collect();
-    let denied = harmless.iter().filter(|(_, c, _)| !allowed(c)).count();
-    println!(
-        "{} commands: {named} of {dangerous} dangerous ones are denied by a rule that names the danger, the others by silence;",
-        commands.len()
-    );
-    println!("{denied} of {} harmless ones are denied by the shipped policy", harmless.len());
 }
 
 fn words() -> impl Strategy<Value = String> {

@@ -3,9 +3,9 @@
 //! Errs towards finding too much: of a wrapper (`env`, `sudo`, `xargs`, ..) every word after the first may begin a
 //! command, and where another shell is started every text may be its script.
 
-use tree_sitter::Node;
+use tree_sitter::{Node, Tree};
 
-use super::{Access, DEPTH_MAX, Doubt, PARTS_MAX, Word, tree};
+use super::{Access, DEPTH_MAX, Doubt, PARTS_MAX, Word, tree, unwrap};
 
 /// Programs that run the program named by their arguments.
 const WRAPPERS: [&str; 31] = [
@@ -61,16 +61,20 @@ pub(super) struct Found {
 
 /// Everything in the script and in the scripts inside it. A text inside that cannot be read leaves a doubt, and
 /// the search goes on: a named danger says more than a doubt.
-pub(super) fn find(script: &str) -> Found {
+pub(super) fn find(script: &str, tree: &Tree) -> Found {
     let mut found = Found::default();
-    let mut waiting = vec![(script.to_owned(), 0)];
-    let mut scripts = 0;
+    let mut waiting = Vec::new();
+    match one_script(script, tree, &mut found) {
+        Ok(inner) => waiting.extend(inner.into_iter().map(|text| (text, 1))),
+        Err(doubt) => found.doubt = Some(doubt),
+    }
+    let mut scripts = 1;
     while let Some((script, depth)) = waiting.pop() {
         scripts += 1;
         let read = match (depth > DEPTH_MAX, scripts > PARTS_MAX) {
             (true, _) => Err(Doubt::TooDeep),
             (_, true) => Err(Doubt::TooManyParts),
-            _ => one_script(&script, &mut found),
+            _ => tree::parse(&script).and_then(|tree| one_script(&script, &tree, &mut found)),
         };
         match read {
             Ok(inner) => waiting.extend(inner.into_iter().map(|text| (text, depth + 1))),
@@ -84,11 +88,10 @@ pub(super) fn find(script: &str) -> Found {
 }
 
 /// Adds what stands in one script; returns the texts that may be scripts themselves.
-fn one_script(script: &str, found: &mut Found) -> Result<Vec<String>, Doubt> {
-    let tree = tree::parse(script)?;
+fn one_script(script: &str, tree: &Tree, found: &mut Found) -> Result<Vec<String>, Doubt> {
     let mut commands = Vec::new();
     let mut bodies = Vec::new();
-    for node in tree::preorder(&tree) {
+    for node in tree::preorder(tree) {
         match node.kind() {
             "command" => commands.push(tree::words(node, script)),
             // `export`, `declare`, `unset`, `[`: builtins that the grammar knows by name.
@@ -107,7 +110,7 @@ fn one_script(script: &str, found: &mut Found) -> Result<Vec<String>, Doubt> {
     let mut inner = if starts_shell { bodies } else { Vec::new() };
     let wrapped = &mut found.wrapped;
     for words in &commands {
-        let wraps = WRAPPERS.contains(&program(&words[0]));
+        let wraps = WRAPPERS.contains(&program(&words[0])) && !unwrap::asks_where(words);
         if words.len() > WRAPPED_WORDS_MAX && (wraps || program(&words[0]) == "find") {
             return Err(Doubt::TooManyParts);
         }
@@ -138,7 +141,7 @@ fn starts_shell(words: &[Word]) -> bool {
 
 /// The last part of a path is the program's name.
 fn program(word: &Word) -> &str {
-    word.text.rsplit('/').next().unwrap_or(&word.text)
+    unwrap::program(&word.text)
 }
 
 /// `find . -exec PROGRAM`.

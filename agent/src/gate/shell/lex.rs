@@ -1,164 +1,225 @@
-//! Is this script nothing but plain words and the operators `&&`, `||`, `;`, `|`?
+//! Is this script nothing but words and the operators `&&`, `||`, `;`, `|`, perhaps with `if` and redirections?
 //!
 //! Written by hand, so that a mistake in a grammar and a mistake here must coincide before they do harm.
 
-use super::{Doubt, Word};
+use super::word::Reader;
+use super::{Access, DEPTH_MAX, Doubt, Part, Word};
 
-/// The commands of a plain script, or the first thing in it that is not plain.
-pub(super) fn lex(script: &str) -> Result<Vec<Vec<Word>>, Doubt> {
-    let mut lexer = Lexer { rest: script, word: None, words: Vec::new(), commands: Vec::new() };
-    while let Some(c) = lexer.next() {
-        lexer.take(c)?;
-    }
-    lexer.end_word();
-    if !lexer.words.is_empty() {
-        lexer.end_command(";")?;
-    }
-    if lexer.commands.is_empty() { Err(Doubt::Empty) } else { Ok(lexer.commands) }
+/// The commands of a plain script, or the first thing in it that is not plain. An empty script has none.
+pub(super) fn lex(script: &str) -> Result<Vec<Part>, Doubt> {
+    let mut lexer = Lexer { reader: Reader { rest: script }, parts: Vec::new(), depth: 0 };
+    lexer.list(false)?;
+    Ok(lexer.parts)
 }
 
-struct Lexer<'a> {
-    rest: &'a str,
-    word: Option<Word>,
-    words: Vec<Word>,
-    commands: Vec<Vec<Word>>,
+pub(super) struct Lexer<'a> {
+    pub reader: Reader<'a>,
+    parts: Vec<Part>,
+    depth: usize,
+}
+
+/// A here-document whose text begins after the next newline.
+struct Pending {
+    delimiter: String,
+    quoted: bool,
+    tabs: bool,
+}
+
+/// The command that is being read.
+#[derive(Default)]
+struct Open {
+    part: Part,
+    /// `fi` was read: only an operator can follow.
+    closed: bool,
+    pending: Vec<Pending>,
 }
 
 impl Lexer<'_> {
-    fn take(&mut self, c: char) -> Result<(), Doubt> {
-        match c {
-            ' ' | '\t' => self.end_word(),
-            '\n' => {
-                self.end_word();
-                if !self.words.is_empty() {
-                    self.end_command("a newline")?;
+    /// Commands to the end of the text, or to the parenthesis that closes a substitution.
+    pub fn list(&mut self, inside: bool) -> Result<(), Doubt> {
+        if self.depth > DEPTH_MAX {
+            return Err(Doubt::TooDeep);
+        }
+        self.depth += 1;
+        let mut open = Open::default();
+        loop {
+            self.reader.skip_blanks();
+            let Some(c) = self.reader.peek() else {
+                self.end(&mut open)?;
+                break if inside || !open.pending.is_empty() { Err(Doubt::Syntax) } else { Ok(()) };
+            };
+            match c {
+                ')' if inside => {
+                    self.reader.next();
+                    self.end(&mut open)?;
+                    break if open.pending.is_empty() { Ok(()) } else { Err(Doubt::Syntax) };
+                }
+                '(' | ')' => break construct("parentheses (a subshell)"),
+                '#' => self.reader.skip_line(),
+                '\n' => {
+                    self.reader.next();
+                    self.end(&mut open)?;
+                    self.bodies(&mut open.pending)?;
+                }
+                ';' | '|' | '&' => self.operator(c, &mut open)?,
+                '<' | '>' => self.redirect(None, &mut open)?,
+                _ => self.word(&mut open)?,
+            }
+        }?;
+        self.depth -= 1;
+        Ok(())
+    }
+
+    fn operator(&mut self, c: char, open: &mut Open) -> Result<(), Doubt> {
+        let name = match c {
+            '&' if self.reader.rest.starts_with("&>") => return self.redirect(None, open),
+            '&' if self.reader.accept("&&") => "&&",
+            '&' => return construct("& (a background job)"),
+            '|' if self.reader.accept("||") => "||",
+            '|' if self.reader.rest.starts_with("|&") => return construct("|&"),
+            '|' => "|",
+            _ if self.reader.rest.starts_with(";;") => return construct(";;"),
+            _ => ";",
+        };
+        if name.len() == 1 {
+            self.reader.next();
+        }
+        if open.part.words.is_empty() && !open.closed {
+            return construct(&format!("{name} without a command before it"));
+        }
+        self.end(open)
+    }
+
+    /// Ends the command that is being read, if one is.
+    fn end(&mut self, open: &mut Open) -> Result<(), Doubt> {
+        let part = std::mem::take(&mut open.part);
+        open.closed = false;
+        if !part.words.is_empty() {
+            self.parts.push(part);
+            return Ok(());
+        }
+        match (part.assigned.is_empty(), part.redirects.is_empty() && !part.input) {
+            (false, _) => construct("= (a variable assignment)"),
+            (_, false) => construct("a redirection without a command"),
+            _ => Ok(()),
+        }
+    }
+
+    /// One word, which may be a name with a value, a keyword, or the number of a redirection.
+    fn word(&mut self, open: &mut Open) -> Result<(), Doubt> {
+        let begins = open.part.words.is_empty();
+        if begins && let Some(name) = self.reader.assignment() {
+            let value = self.value()?;
+            open.part.assigned.push((name, value));
+            return Ok(());
+        }
+        let start = self.reader.rest;
+        let word = self.read(begins)?;
+        let raw = &start[..start.len() - self.reader.rest.len()];
+        if matches!(raw, "0" | "1" | "2") && self.reader.rest.starts_with(['<', '>']) {
+            return self.redirect(raw.chars().next(), open);
+        }
+        if open.closed {
+            return construct("a word after `fi`");
+        }
+        let keyword_may_stand = begins && open.part.assigned.is_empty() && open.part.redirects.is_empty();
+        match raw {
+            // The tree says whether they stand where they may; what follows is a command.
+            "if" | "then" | "elif" | "else" if keyword_may_stand => {}
+            "fi" if keyword_may_stand => open.closed = true,
+            "while" | "until" | "for" | "do" | "done" | "case" | "esac" | "in" | "select" | "function" | "coproc"
+            | "[[" | "]]" | "{" | "}" | "!"
+                if begins =>
+            {
+                return construct(&format!("`{raw}`"));
+            }
+            _ => open.part.words.push(word),
+        }
+        Ok(())
+    }
+
+    /// A redirection; its operator is next.
+    fn redirect(&mut self, descriptor: Option<char>, open: &mut Open) -> Result<(), Doubt> {
+        if open.closed {
+            return construct("a redirection of a whole `if`");
+        }
+        let both = self.reader.accept("&>");
+        if !both && self.reader.accept("<<<") {
+            self.reader.skip_blanks();
+            self.target()?;
+            open.part.input = true;
+            return Ok(());
+        }
+        if !both && self.reader.accept("<<") {
+            let tabs = self.reader.accept("-");
+            self.reader.skip_blanks();
+            let (delimiter, quoted) = self.reader.delimiter()?;
+            open.pending.push(Pending { delimiter, quoted, tabs });
+            open.part.input = true;
+            return Ok(());
+        }
+        let reads = !both && self.reader.accept("<");
+        if !both && !reads {
+            self.reader.accept(">");
+        }
+        if !reads && !self.reader.accept(">") && !both {
+            self.reader.accept("|");
+        }
+        if !both && self.reader.accept("&") {
+            let to = self.reader.next();
+            let whole = self.reader.peek().is_none_or(|c| " \t\n;|&<>)".contains(c));
+            let quiet = !reads && descriptor != Some('0') && matches!(to, Some('1' | '2')) && whole;
+            return if quiet { Ok(()) } else { construct("a redirection to a descriptor") };
+        }
+        if self.reader.rest.starts_with(['>', '<', '(', '&', '|']) || reads && descriptor.is_some_and(|d| d != '0') {
+            return construct("a redirection of an unusual kind");
+        }
+        self.reader.skip_blanks();
+        if self.reader.peek() == Some('#') {
+            return Err(Doubt::Syntax);
+        }
+        let target = self.target()?;
+        if !target.known || target.glob || target.text.is_empty() {
+            return construct("a redirection to a file that is not written out");
+        }
+        if target.text != "/dev/null" {
+            open.part.redirects.push((if reads { Access::Read } else { Access::Write }, target));
+        }
+        Ok(())
+    }
+
+    /// The word after an operator. Digits right before another operator are that operator's descriptor.
+    fn target(&mut self) -> Result<Word, Doubt> {
+        let start = self.reader.rest;
+        let word = self.value()?;
+        let raw = &start[..start.len() - self.reader.rest.len()];
+        let digits = !raw.is_empty() && raw.bytes().all(|b| b.is_ascii_digit());
+        if digits && self.reader.rest.starts_with(['<', '>']) { Err(Doubt::Syntax) } else { Ok(word) }
+    }
+
+    /// The texts of here-documents. Only plain text is understood.
+    fn bodies(&mut self, pending: &mut Vec<Pending>) -> Result<(), Doubt> {
+        for here in pending.drain(..) {
+            loop {
+                let (line, rest) = match self.reader.rest.split_once('\n') {
+                    Some((line, rest)) => (line, rest),
+                    None if self.reader.rest.is_empty() => return Err(Doubt::Syntax),
+                    None => (self.reader.rest, ""),
+                };
+                self.reader.rest = rest;
+                let line = if here.tabs { line.trim_start_matches('\t') } else { line };
+                if line == here.delimiter {
+                    break;
+                }
+                if !here.quoted && line.contains(['$', '`', '\\']) {
+                    return construct("an expansion in a here-document");
                 }
             }
-            ';' => self.end_command(";")?,
-            '|' if self.accept("|") => self.end_command("||")?,
-            '|' if self.rest.starts_with('&') => return construct("|&"),
-            '|' => self.end_command("|")?,
-            '&' if self.accept("&") => self.end_command("&&")?,
-            '&' if self.rest.starts_with('>') => {
-                self.end_word();
-                self.rest = &self.rest[1..];
-                self.quiet_redirect(false)?;
-            }
-            '&' => return construct("& (a background job)"),
-            '>' => self.redirect()?,
-            '<' => return construct("< (input from a file or a here-document)"),
-            '\'' => self.single_quoted()?,
-            '"' => self.double_quoted()?,
-            '\\' => match self.next() {
-                None | Some('\n') => return construct("a backslash at the end of a line"),
-                Some(escaped) => self.push(escaped),
-            },
-            '$' => return construct("$ (an expansion)"),
-            '`' => return construct("a backquote (a command inside a command)"),
-            '(' | ')' => return construct("parentheses (a subshell)"),
-            '{' | '}' => return construct("braces"),
-            '#' if self.word.is_none() => return construct("# (a comment)"),
-            '!' if self.word.is_none() => return construct("!"),
-            '~' if self.word.as_ref().is_none_or(|w| w.text.ends_with(['=', ':'])) => {
-                return construct("~ (a home directory)");
-            }
-            '=' if self.words.is_empty() => return construct("= (a variable assignment)"),
-            '*' | '?' | '[' => {
-                self.push(c);
-                self.open().glob = true;
-            }
-            c => self.push(c),
         }
         Ok(())
-    }
-
-    fn next(&mut self) -> Option<char> {
-        let c = self.rest.chars().next()?;
-        self.rest = &self.rest[c.len_utf8()..];
-        Some(c)
-    }
-
-    fn accept(&mut self, token: &str) -> bool {
-        match self.rest.strip_prefix(token) {
-            Some(rest) => {
-                self.rest = rest;
-                true
-            }
-            None => false,
-        }
-    }
-
-    fn open(&mut self) -> &mut Word {
-        self.word.get_or_insert_with(|| Word { text: String::new(), glob: false, known: true })
-    }
-
-    fn push(&mut self, c: char) {
-        self.open().text.push(c);
-    }
-
-    fn end_word(&mut self) {
-        self.words.extend(self.word.take());
-    }
-
-    fn end_command(&mut self, operator: &str) -> Result<(), Doubt> {
-        self.end_word();
-        if self.words.is_empty() {
-            return construct(&format!("{operator} without a command before it"));
-        }
-        self.commands.push(std::mem::take(&mut self.words));
-        Ok(())
-    }
-
-    fn single_quoted(&mut self) -> Result<(), Doubt> {
-        let (inner, rest) = self.rest.split_once('\'').ok_or(Doubt::Syntax)?;
-        self.rest = rest;
-        self.open().text.push_str(inner);
-        Ok(())
-    }
-
-    fn double_quoted(&mut self) -> Result<(), Doubt> {
-        self.open();
-        loop {
-            match self.next().ok_or(Doubt::Syntax)? {
-                '"' => return Ok(()),
-                '`' => return construct("a backquote (a command inside a command)"),
-                // A dollar before the closing quote or a space is only a dollar: the end of a line, in a pattern.
-                '$' if !self.rest.starts_with(['"', ' ']) => return construct("$ (an expansion)"),
-                '\\' => match self.rest.chars().next() {
-                    Some('\n') => return construct("a backslash at the end of a line"),
-                    Some(c @ ('$' | '`' | '"' | '\\')) => {
-                        self.next();
-                        self.push(c);
-                    }
-                    _ => self.push('\\'),
-                },
-                c => self.push(c),
-            }
-        }
-    }
-
-    /// After `>`: `2>&1` and a redirection to /dev/null go nowhere and are left out; all others are refused.
-    fn redirect(&mut self) -> Result<(), Doubt> {
-        match &self.word {
-            None => {}
-            Some(w) if w.text == "1" || w.text == "2" => self.word = None,
-            Some(_) => self.end_word(),
-        }
-        self.quiet_redirect(true)
-    }
-
-    fn quiet_redirect(&mut self, may_duplicate: bool) -> Result<(), Doubt> {
-        self.accept(">");
-        let spaces = self.rest.len() - self.rest.trim_start_matches(' ').len();
-        let quiet = (may_duplicate && (self.accept("&1") || self.accept("&2"))) || {
-            self.rest = &self.rest[spaces..];
-            self.accept("/dev/null")
-        };
-        let ends = self.rest.is_empty() || self.rest.starts_with([' ', '\t', '\n', ';', '|', '&']);
-        if quiet && ends { Ok(()) } else { construct("a redirection to a file") }
     }
 }
 
-fn construct<T>(what: &str) -> Result<T, Doubt> {
+pub(super) fn construct<T>(what: &str) -> Result<T, Doubt> {
     Err(Doubt::Construct(what.to_owned()))
 }

@@ -1,16 +1,20 @@
 //! What would bash run, if it were given this text?
 //!
-//! Two readings. One proves: when a script is nothing but plain words joined by `&&`, `||`, `;`, `|` and newlines,
-//! it gives those words; a lexer of our own and the tree of tree-sitter must agree on them. The other finds: every
-//! literal command anywhere in the tree, in substitutions, behind wrappers and in the text given to another shell.
-//! Doubt in either is a [`Doubt`], and the gate denies it.
+//! Two readings. One proves: when a script is nothing but words joined by `&&`, `||`, `;`, `|` and newlines, with
+//! `if`, redirections and here-documents at most, it gives its commands; a lexer of our own and the tree of
+//! tree-sitter must agree on them. The other finds: every literal command anywhere in the tree, in substitutions,
+//! behind wrappers and in the text given to another shell. Doubt in either is a [`Doubt`], and the gate denies it.
 
 mod find;
 mod lex;
 mod prove;
 mod tree;
+mod unwrap;
+mod word;
 
 use super::Access;
+
+pub(super) use unwrap::{found_by_find, program};
 
 /// Longer commands are not read.
 const COMMAND_BYTES_MAX: usize = 16 << 10;
@@ -20,7 +24,7 @@ const PARTS_MAX: usize = 64;
 const DEPTH_MAX: usize = 8;
 
 /// One word of a command.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Word {
     /// Without its quotes; of an expansion, only what is written out.
     pub text: String,
@@ -28,6 +32,34 @@ pub(super) struct Word {
     pub glob: bool,
     /// Whether `text` is all of it.
     pub known: bool,
+}
+
+impl Word {
+    fn empty() -> Word {
+        Word { text: String::new(), glob: false, known: true }
+    }
+}
+
+/// One simple command of a plain script.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Part {
+    /// Its name and arguments; never empty.
+    pub words: Vec<Word>,
+    /// Variables set for it alone.
+    pub assigned: Vec<(String, Word)>,
+    /// Files that it reads from or writes to by redirection; /dev/null is left out.
+    pub redirects: Vec<(Access, Word)>,
+    /// Whether text of the script is its input.
+    pub input: bool,
+}
+
+/// A script that is plain.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Proven {
+    /// Its commands, as they are written.
+    pub parts: Vec<Part>,
+    /// The commands that these start: what `env`, `xargs`, `sh -c` and the like run.
+    pub inner: Vec<Part>,
 }
 
 /// A script that was read.
@@ -40,16 +72,23 @@ pub(super) struct Script {
     /// Files that redirections name.
     pub redirects: Vec<(Access, Word)>,
     /// The parts, when the script is plain.
-    pub proven: Result<Vec<Vec<Word>>, Doubt>,
+    pub proven: Result<Proven, Doubt>,
 }
 
 impl Script {
     /// Reads a script. Total: what cannot be read is a doubt.
     pub(super) fn read(command: &str) -> Script {
-        let found = find::find(command);
+        let tree = match tree::parse(command) {
+            Ok(tree) => tree,
+            Err(doubt) => return Script { found: vec![], wrapped: vec![], redirects: vec![], proven: Err(doubt) },
+        };
+        let found = find::find(command, &tree);
         let proven = match found.doubt {
             Some(doubt) => Err(doubt),
-            None => prove::prove(command),
+            None => prove::prove(command, &tree).and_then(|parts| {
+                let inner = unwrap::started(&parts)?;
+                Ok(Proven { parts, inner })
+            }),
         };
         Script { found: found.commands, wrapped: found.wrapped, redirects: found.redirects, proven }
     }
@@ -68,8 +107,6 @@ pub(super) enum Doubt {
     Characters,
     #[error("it is not valid shell syntax, for example because a quote is not closed")]
     Syntax,
-    #[error("it is empty")]
-    Empty,
     #[error("it uses {0}")]
     Construct(String),
     #[error("two readers of shell syntax disagree about what it means")]

@@ -68,10 +68,7 @@ pub(super) fn literal(node: Node<'_>, script: &str) -> Word {
     match node.kind() {
         "word" | "number" | "test_operator" if node.child_count() == 0 => unquoted(source),
         "raw_string" => Word { text: trim(source, "'").to_owned(), glob: false, known: true },
-        "string" => {
-            let plain = children(node).iter().all(|c| !c.is_named() || c.kind() == "string_content");
-            Word { text: double_quoted(trim(source, "\"")), glob: false, known: plain }
-        }
+        "string" => string(node, script),
         // The escapes in $'..' are not read, so it proves nothing.
         "ansi_c_string" | "translated_string" => {
             let text = source.trim_start_matches('$').trim_matches(['\'', '"']).to_owned();
@@ -87,10 +84,25 @@ pub(super) fn literal(node: Node<'_>, script: &str) -> Word {
             });
             parts.reduce(join).unwrap_or(Word { text: String::new(), glob: false, known: false })
         }
+        // What stands for a found name in `find -exec` and `xargs -I`.
+        "{}" => Word { text: source.to_owned(), glob: false, known: true },
         // Expansions, and punctuation such as `]` at the end of a test.
         _ if node.is_named() => Word { text: String::new(), glob: false, known: false },
         _ => Word { text: source.to_owned(), glob: false, known: false },
     }
+}
+
+/// A text in double quotes, with a hole where something is expanded.
+fn string(node: Node<'_>, script: &str) -> Word {
+    let mut word = Word::empty();
+    let mut from = node.start_byte() + 1;
+    for hole in children(node).into_iter().filter(|c| c.is_named() && c.kind() != "string_content") {
+        word.known = false;
+        word.text += &double_quoted(script.get(from..hole.start_byte()).unwrap_or_default());
+        from = hole.end_byte();
+    }
+    word.text += &double_quoted(script.get(from..node.end_byte().saturating_sub(1)).unwrap_or_default());
+    word
 }
 
 fn join(a: Word, b: Word) -> Word {

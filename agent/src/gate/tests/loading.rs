@@ -23,7 +23,7 @@ fn a_policy_with_a_typo_does_not_load_and_the_error_names_file_line_key_and_rule
     refused("version = 2\n", "admin.toml:1: version 2 is unknown, this program reads version 1 (key version)");
     refused(
         "version = 1\nx = 1\n",
-        "admin.toml:2: unknown field `x`, expected one of `version`, `tool`, `path`, `command` (key x)",
+        "admin.toml:2: unknown field `x`, expected one of `version`, `tool`, `path`, `command`, `host` (key x)",
     );
 }
 
@@ -114,4 +114,39 @@ fn policies_load_from_files_and_a_link_is_refused() {
     let admin = workspace.join("admin.toml");
     std::fs::write(&admin, "version = 1\n").unwrap();
     assert!(Policy::load(Some(&admin), workspace).unwrap().allowed_commands().is_empty());
+}
+
+#[test]
+fn a_host_rule_says_which_hosts_and_ports_and_is_tried_on_its_examples() {
+    let host = |rest: &str| format!("version = 1\n[[host]]\nid = \"h\"\n{rest}\n");
+    refused(
+        &host("verdict = \"allow\"\nhost = [\"https://example.invalid\"]"),
+        "admin.toml:3: rule h, key host: \"https://example.invalid\" is not a host name, an address or a pattern such as *.example.invalid",
+    );
+    refused(
+        &host("verdict = \"allow\"\nhost = [\"*.example.invalid\"]\nport = [443]\nmatch = [\"example.invalid:443\"]"),
+        "admin.toml:3: rule h, key match: the rule does not match its own example \"example.invalid:443\"",
+    );
+    refused(
+        &host("verdict = \"deny\"\nhost = [\"example.invalid\"]\nport = [1]\nnot_match = [\"EXAMPLE.invalid.\"]"),
+        "admin.toml:3: rule h, key not_match: the rule matches \"EXAMPLE.invalid.\", which it must not",
+    );
+    let allow = host("verdict = \"allow\"\nhost = [\"example.invalid\"]");
+    assert!(shipped().tightened("p", &allow).is_err(), "a project opens no host");
+}
+
+#[test]
+fn what_narrows_a_rule_belongs_to_its_verdict() {
+    refused(
+        &command("verdict = \"allow\"\nargv = [\"ls\"]\nmodes = [\"auto\"]"),
+        "admin.toml:4: rule c, key modes: an allow rule holds in every mode; `modes` is for deny and ask",
+    );
+    refused(
+        &command("verdict = \"deny\"\nargv = [\"ls\"]\nreads_only = true"),
+        "admin.toml:4: rule c, key reads_only: only an allow rule says that a command only reads or takes only words",
+    );
+    refused(
+        "version = 1\n[[path]]\nid = \"p\"\nverdict = \"deny\"\naccess = [\"read\"]\nglob = [\"/workspace/x\"]\n",
+        "admin.toml:3: rule p, key glob: \"/workspace/x\" must be relative to the workspace, or absolute in the box, without backslashes, of at most 256 bytes",
+    );
 }

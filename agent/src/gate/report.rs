@@ -1,0 +1,151 @@
+//! What would this policy say? For people who write one, and for looking back at old sessions.
+//!
+//! Pure functions: the command line reads the files and prints what these return.
+
+use std::fmt;
+use std::fmt::Write as _;
+
+use serde_json::Value;
+
+use super::explain::name;
+use super::{Action, Context, Judgement, Policy, PolicyError, SHIPPED_POLICY, Verdict, judge};
+use crate::action::Call;
+use crate::tools;
+
+/// What a policy holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Summary {
+    /// Rules about kinds of action.
+    pub tools: usize,
+    /// Rules about paths.
+    pub paths: usize,
+    /// Rules about commands.
+    pub commands: usize,
+    /// Rules about hosts.
+    pub hosts: usize,
+    /// Rules of all kinds by verdict: allow, ask, deny.
+    pub verdicts: [usize; 3],
+    /// Rules that a project brought.
+    pub from_project: usize,
+}
+
+impl fmt::Display for Summary {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let [allow, ask, deny] = self.verdicts;
+        write!(
+            f,
+            "{} rules: {} about tools, {} about paths, {} about commands, {} about hosts; {allow} allow, {ask} ask, {deny} deny; {} by the project",
+            self.tools + self.paths + self.commands + self.hosts,
+            self.tools,
+            self.paths,
+            self.commands,
+            self.hosts,
+            self.from_project,
+        )
+    }
+}
+
+/// Loads an administrator's policy (the shipped one for `None`) and the project's own, each with the name that
+/// errors call it, and counts. Every rule was tried on its own examples when this returns.
+pub fn check(administrator: Option<(&str, &str)>, project: Option<(&str, &str)>) -> Result<Summary, PolicyError> {
+    let (file, text) = administrator.unwrap_or(("policy.toml", SHIPPED_POLICY));
+    let mut policy = Policy::parse(file, text)?;
+    if let Some((file, text)) = project {
+        policy = policy.tightened(file, text)?;
+    }
+    Ok(policy.summary())
+}
+
+impl Policy {
+    /// What it holds.
+    #[must_use]
+    pub fn summary(&self) -> Summary {
+        let rules: Vec<_> = self.rules().collect();
+        let with = |verdict| rules.iter().filter(|r| r.verdict == verdict).count();
+        Summary {
+            tools: self.tools.len(),
+            paths: self.paths.len(),
+            commands: self.commands.len(),
+            hosts: self.hosts.len(),
+            verdicts: [with(Verdict::Allow), with(Verdict::Ask), with(Verdict::Deny)],
+            from_project: rules.iter().filter(|r| r.from_project).count(),
+        }
+    }
+}
+
+/// Everything that is said about one action, a line each, and what it comes to.
+#[must_use]
+pub fn explain(policy: &Policy, action: &Action, context: &Context<'_>) -> String {
+    let mut text = format!("{}\n", action.describe());
+    let consented = context.grants.covers(action);
+    for finding in super::findings(policy, action, context) {
+        let rule = finding.rule.as_deref().unwrap_or("-");
+        let layer = name(finding.layer);
+        let comes_to = finding.comes_to(context.mode, consented);
+        // Writing to a String does not fail.
+        let _ = writeln!(text, "  {:<5}  {layer:<16} {rule:<28} {}", word(comes_to), finding.reason);
+    }
+    if consented {
+        text.push_str("  a person has consented to exactly this in this session\n");
+    }
+    let judgement = judge(policy, action, context);
+    let _ = write!(text, "{}: {}", word(judgement.verdict), judgement.message());
+    text
+}
+
+/// The verdict in one word.
+fn word(verdict: Verdict) -> &'static str {
+    match verdict {
+        Verdict::Allow => "allow",
+        Verdict::Ask => "ask",
+        Verdict::Deny => "deny",
+    }
+}
+
+/// An action of an old session and what was said then.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Logged {
+    /// What was proposed.
+    pub action: Action,
+    /// What was said.
+    pub verdict: Verdict,
+}
+
+impl Logged {
+    /// From the body of a record of the kind `verdict`; `None` when it does not hold a call and a judgement.
+    #[must_use]
+    pub fn of_record(body: &Value) -> Option<Logged> {
+        let call: Call = serde_json::from_value(body.get("call")?.clone()).ok()?;
+        let verdict = serde_json::from_value(body.get("judgement")?.get("verdict")?.clone()).ok()?;
+        Some(Logged { action: tools::action(&call), verdict })
+    }
+}
+
+/// An action that would be judged differently now.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Changed {
+    /// Its place among the logged actions, from 0.
+    pub at: usize,
+    /// The action and what was said then.
+    pub then: Logged,
+    /// What is said now.
+    pub now: Judgement,
+}
+
+impl fmt::Display for Changed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (then, now) = (word(self.then.verdict), word(self.now.verdict));
+        write!(f, "{:>4}  {then} -> {now}  {}\n      {}", self.at + 1, self.then.action.describe(), self.now.reason)
+    }
+}
+
+/// What would be judged differently now. Hooks, the monitor and budgets belong to their time and say nothing here
+/// unless the context brings them.
+#[must_use]
+pub fn replay(policy: &Policy, logged: &[Logged], context: &Context<'_>) -> Vec<Changed> {
+    let judged = logged.iter().enumerate().map(|(at, then)| (at, then, judge(policy, &then.action, context)));
+    judged
+        .filter(|(_, then, now)| then.verdict != now.verdict)
+        .map(|(at, then, now)| Changed { at, then: then.clone(), now })
+        .collect()
+}

@@ -1,0 +1,296 @@
+//! Which commands does a proven command start: what do `env`, `sudo`, `xargs`, `find -exec` and `sh -c` run?
+//!
+//! Exact where [`super::find`] is generous: an option that is not known here is a doubt, because it may take the
+//! next word for its value and so shift which word is the command.
+
+use super::{DEPTH_MAX, Doubt, PARTS_MAX, Part, Word, prove, tree};
+
+/// How the arguments of a wrapper are read up to the command that it runs.
+struct Wrapper {
+    names: &'static [&'static str],
+    /// Options that stand alone; `-` at the end of an entry means that a value is glued to it.
+    flags: &'static [&'static str],
+    /// Options whose value is the next word.
+    valued: &'static [&'static str],
+    /// Words between the options and the command: the seconds of `timeout`.
+    operands: usize,
+    /// Whether `NAME=value` may stand before the command.
+    assigns: bool,
+}
+
+const fn plain(names: &'static [&'static str]) -> Wrapper {
+    Wrapper { names, flags: &[], valued: &[], operands: 0, assigns: false }
+}
+
+const WRAPPERS: [Wrapper; 13] = [
+    Wrapper {
+        flags: &["-i", "-", "--ignore-environment"],
+        valued: &["-u", "--unset"],
+        assigns: true,
+        ..plain(&["env"])
+    },
+    Wrapper {
+        flags: &["-n", "-E", "-H", "-S", "-b", "-k", "--non-interactive"],
+        valued: &["-u", "-g", "--user", "--group"],
+        assigns: true,
+        ..plain(&["sudo"])
+    },
+    Wrapper { flags: &["-n"], valued: &["-u"], ..plain(&["doas"]) },
+    Wrapper { flags: &["-n-", "--adjustment=-"], valued: &["-n"], ..plain(&["nice"]) },
+    Wrapper { flags: &["-t", "-c-", "-n-"], valued: &["-c", "-n"], ..plain(&["ionice"]) },
+    Wrapper { flags: &["-w", "-c", "-f", "--wait", "--fork"], ..plain(&["setsid"]) },
+    Wrapper {
+        flags: &["--foreground", "--preserve-status", "-v", "-s-", "-k-", "--signal=-", "--kill-after=-"],
+        valued: &["-s", "-k"],
+        operands: 1,
+        ..plain(&["timeout"])
+    },
+    Wrapper { flags: &["-i-", "-o-", "-e-"], ..plain(&["stdbuf"]) },
+    Wrapper { flags: &["-p"], ..plain(&["time", "command"]) },
+    Wrapper { flags: &["-c", "-l"], ..plain(&["exec"]) },
+    plain(&["nohup", "builtin", "busybox", "toybox"]),
+    Wrapper {
+        flags: &[
+            "-0",
+            "-r",
+            "-t",
+            "-I-",
+            "-n-",
+            "-P-",
+            "-L-",
+            "-d-",
+            "-s-",
+            "--null",
+            "--no-run-if-empty",
+            "--max-args=-",
+            "--max-procs=-",
+        ],
+        valued: &["-I", "-n", "-P", "-L", "-d", "-s"],
+        ..plain(&["xargs"])
+    },
+    Wrapper { flags: &["-n-", "-t", "-d", "-e", "-g"], valued: &["-n"], ..plain(&["watch"]) },
+];
+
+/// Programs that run another in a way that is not followed.
+const OPAQUE: [&str; 17] = [
+    "parallel",
+    "script",
+    "chroot",
+    "unshare",
+    "nsenter",
+    "strace",
+    "ltrace",
+    "runuser",
+    "su",
+    "pkexec",
+    "flock",
+    "taskset",
+    "chrt",
+    "caffeinate",
+    "unbuffer",
+    "expect",
+    "coproc",
+];
+
+const SHELLS: [&str; 11] = ["sh", "bash", "dash", "zsh", "ksh", "mksh", "ash", "fish", "csh", "tcsh", "rbash"];
+
+/// Builtins that change what later commands mean, or evaluate the names that they are given.
+const REDEFINING: [&str; 11] =
+    ["alias", "enable", "shopt", "let", "read", "mapfile", "readarray", "compgen", "complete", "bind", "fc"];
+
+/// What a command starts.
+enum Starts {
+    Commands(Vec<Part>),
+    Script(String),
+}
+
+/// Everything that the parts start, and what that starts in turn.
+pub(super) fn started(parts: &[Part]) -> Result<Vec<Part>, Doubt> {
+    let mut inner = Vec::new();
+    let mut waiting: Vec<(Part, usize)> = parts.iter().map(|part| (part.clone(), 0)).collect();
+    while let Some((part, depth)) = waiting.pop() {
+        let next = match starts(&part)? {
+            Starts::Commands(commands) => commands,
+            Starts::Script(script) => prove::prove(&script, &tree::parse(&script)?)?,
+        };
+        if depth >= DEPTH_MAX && !next.is_empty() {
+            return Err(Doubt::TooDeep);
+        }
+        inner.extend(next.iter().cloned());
+        if parts.len() + inner.len() > PARTS_MAX {
+            return Err(Doubt::TooManyParts);
+        }
+        waiting.extend(next.into_iter().map(|part| (part, depth + 1)));
+    }
+    Ok(inner)
+}
+
+fn starts(part: &Part) -> Result<Starts, Doubt> {
+    let words = &part.words;
+    let name = program(&words[0].text);
+    if OPAQUE.contains(&name) {
+        return doubt(&format!("{name}, which runs another command"));
+    }
+    if REDEFINING.contains(&name) || name == "hash" && words.iter().any(|w| w.text.starts_with("-p")) {
+        return doubt(&format!("{name}, which can change what later commands mean"));
+    }
+    if name == "find" {
+        return executed(words).map(Starts::Commands);
+    }
+    if let Some(script) = shell_script(words)? {
+        return Ok(Starts::Script(script));
+    }
+    match WRAPPERS.iter().find(|w| w.names.contains(&name)).filter(|_| !asks_where(words)) {
+        Some(wrapper) => wrapper.command(words, part.input),
+        None => Ok(Starts::Commands(vec![])),
+    }
+}
+
+/// `command -v NAME` runs nothing.
+pub(super) fn asks_where(words: &[Word]) -> bool {
+    let shows = |w: &Word| w.text == "-v" || w.text == "-V";
+    program(&words[0].text) == "command" && words.get(1).is_some_and(shows)
+}
+
+impl Wrapper {
+    fn command(&self, words: &[Word], input: bool) -> Result<Starts, Doubt> {
+        let name = program(&words[0].text);
+        if let Some(hole) = words.iter().find(|w| !w.known) {
+            return doubt(&format!("an expansion beside {name} (`{}`)", hole.text));
+        }
+        let mut at = 1;
+        let mut assigned = Vec::new();
+        let mut operands = self.operands;
+        while let Some(word) = words.get(at) {
+            let text = word.text.as_str();
+            if text == "--" {
+                at += 1;
+                break;
+            }
+            let names_a_variable = self.assigns.then(|| text.split_once('=')).flatten();
+            if let Some((variable, value)) = names_a_variable.filter(|(n, _)| !n.is_empty() && !n.starts_with('-')) {
+                assigned.push((variable.to_owned(), Word { text: value.to_owned(), ..word.clone() }));
+            } else if self.valued.contains(&text) {
+                at += 1;
+            } else if text.starts_with('-') {
+                let glued = |flag: &str| {
+                    flag.strip_suffix('-').is_some_and(|f| f.len() > 1 && text.starts_with(f) && text.len() > f.len())
+                };
+                if !self.flags.iter().any(|flag| *flag == text || glued(flag)) {
+                    return doubt(&format!("the option {text} of {name}, after which the command is not certain"));
+                }
+            } else if operands > 0 {
+                operands -= 1;
+            } else {
+                break;
+            }
+            at += 1;
+        }
+        let rest = words.get(at..).unwrap_or_default();
+        if rest.is_empty() {
+            return Ok(Starts::Commands(vec![]));
+        }
+        if name == "watch" {
+            return Ok(Starts::Script(joined(rest)));
+        }
+        let mut rest = rest.to_vec();
+        if name == "xargs" {
+            // What it adds is not known, only that it is there.
+            rest.push(Word { text: String::new(), glob: false, known: false });
+        }
+        Ok(Starts::Commands(vec![Part { words: rest, assigned, redirects: vec![], input }]))
+    }
+}
+
+/// The script that a shell is given as text; none when it runs a file.
+fn shell_script(words: &[Word]) -> Result<Option<String>, Doubt> {
+    let name = program(&words[0].text);
+    if name == "eval" || name == "trap" {
+        let text = if name == "eval" { &words[1..] } else { words.get(1..2).unwrap_or_default() };
+        return if text.iter().all(|w| w.known && !w.glob) {
+            Ok(Some(joined(text)))
+        } else {
+            doubt(&format!("{name} of a text that is not written out"))
+        };
+    }
+    if !SHELLS.contains(&name) {
+        return Ok(None);
+    }
+    let options =
+        words[1..].iter().take_while(|w| w.known && w.text.starts_with(['-', '+']) && w.text.len() > 1).count();
+    let given =
+        |short: char| words[1..=options].iter().any(|w| !w.text.starts_with("--") && w.text[1..].contains(short));
+    // `-o pipefail` and `--rcfile x` take a word.
+    if given('o') || words[1..=options].iter().any(|w| ["--rcfile", "--init-file"].contains(&w.text.as_str())) {
+        return doubt(&format!("an option of {name} that takes a value"));
+    }
+    let told = words[1..=options].iter().any(|w| ["--version", "--help"].contains(&w.text.as_str()));
+    match words.get(1 + options) {
+        _ if told => Ok(None),
+        Some(script) if given('c') && script.known && !script.glob => Ok(Some(script.text.clone())),
+        Some(file) if !given('c') && !given('s') && file.known && file.text != "-" => Ok(None),
+        _ => doubt(&format!("{name} with a script from its input or from an expansion")),
+    }
+}
+
+/// The commands of `find -exec`, with a pattern in the place of `{}`.
+fn executed(words: &[Word]) -> Result<Vec<Part>, Doubt> {
+    let mut commands = Vec::new();
+    let mut at = 1;
+    while let Some(word) = words.get(at) {
+        at += 1;
+        if !["-exec", "-execdir", "-ok", "-okdir"].contains(&word.text.as_str()) {
+            continue;
+        }
+        let rest = &words[at..];
+        let Some(end) = rest.iter().position(|w| w.text == ";" || w.text == "+") else {
+            return doubt("find -exec without its end");
+        };
+        let found = found_by_find(words);
+        let mut command = Vec::new();
+        for word in &rest[..end] {
+            match word.text.as_str() {
+                "{}" => command.extend(found.iter().cloned()),
+                text if text.contains("{}") => command.push(Word { known: false, ..word.clone() }),
+                _ => command.push(word.clone()),
+            }
+        }
+        if command.first().is_none_or(|name| !name.known || name.glob) {
+            return doubt("find -exec of a command that is not written out");
+        }
+        commands.push(Part { words: command, ..Part::default() });
+        at += end + 1;
+    }
+    Ok(commands)
+}
+
+/// Patterns for what `find` can find: below every root, by its one `-name`, else everything.
+pub(in super::super) fn found_by_find(words: &[Word]) -> Vec<Word> {
+    let starts_expression = |w: &&Word| w.text.starts_with('-') || w.text == "!" || w.text == "(";
+    let roots = words[1..].iter().skip_while(|w| ["-H", "-L", "-P"].contains(&w.text.as_str()));
+    let roots: Vec<_> = roots.take_while(|w| !starts_expression(w)).collect();
+    let joins = ["!", "-not", "-o", "-or", ",", "("];
+    let certain = !words.iter().any(|w| joins.contains(&w.text.as_str()));
+    let mut names = words.windows(2).filter(|w| ["-name", "-iname"].contains(&w[0].text.as_str())).map(|w| &w[1]);
+    let name = match (names.next(), names.next()) {
+        (Some(name), None) if certain && name.known => name.text.as_str(),
+        _ => "*",
+    };
+    let here = Word { text: ".".into(), glob: false, known: true };
+    let roots = if roots.is_empty() { vec![&here] } else { roots };
+    let below = |root: &Word| Word { text: format!("{}/{name}", root.text), glob: true, known: root.known };
+    roots.into_iter().map(below).collect()
+}
+
+/// `/usr/bin/git` is `git`.
+pub(in super::super) fn program(name: &str) -> &str {
+    name.rsplit('/').next().unwrap_or(name)
+}
+
+fn joined(words: &[Word]) -> String {
+    words.iter().map(|w| w.text.as_str()).collect::<Vec<_>>().join(" ")
+}
+
+fn doubt<T>(what: &str) -> Result<T, Doubt> {
+    Err(Doubt::Construct(what.to_owned()))
+}
