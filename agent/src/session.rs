@@ -31,6 +31,11 @@ pub enum Ending {
     Verified,
     /// The model says it is done, and there is nothing to prove it with.
     Unverified,
+    /// The model says that it cannot be done: an honest end, and nothing is applied.
+    Impossible {
+        /// Its reason.
+        why: String,
+    },
     /// Every attempt failed.
     GaveUp {
         /// How many there were.
@@ -61,6 +66,7 @@ impl Ending {
         match self {
             Self::Verified => "verified",
             Self::Unverified => "unverified",
+            Self::Impossible { .. } => "impossible",
             Self::GaveUp { .. } => "gave_up",
             Self::Stuck { .. } => "stuck",
             Self::BudgetExhausted { .. } => "budget_exhausted",
@@ -187,6 +193,10 @@ pub struct Session {
     recent: Vec<String>,
     suspects: Vec<String>,
     costs: Vec<Usage>,
+    /// What the model said when it was done.
+    summary: Option<String>,
+    /// No test ran since the last change, or none at all.
+    untested: bool,
 }
 
 impl Session {
@@ -210,6 +220,8 @@ impl Session {
             recent: Vec::new(),
             suspects: Vec::new(),
             costs: Vec::new(),
+            summary: None,
+            untested: true,
         }
     }
 
@@ -271,6 +283,11 @@ impl Session {
     /// What the tests said before any change.
     pub fn base_tests(&self) -> Option<&TestRun> {
         self.tests.as_ref()
+    }
+
+    /// What the model said when it was done, if no test ran after its last change.
+    pub fn untested_claim(&self) -> Option<&str> {
+        self.summary.as_deref().filter(|_| self.untested)
     }
 
     /// The files that the session has written, as they are now.
@@ -368,9 +385,18 @@ impl Session {
             self.recent.retain(|seen| seen != path);
             self.recent.insert(0, path.clone());
         }
-        if matches!(call, Call::Finish { .. }) {
-            self.next = Next::Verify;
-            return;
+        match &call {
+            Call::Finish { summary } => {
+                self.summary = Some(summary.clone());
+                self.next = Next::Verify;
+                return;
+            }
+            Call::ReportImpossible { why } => {
+                self.next = Next::End(Ending::Impossible { why: why.clone() });
+                return;
+            }
+            Call::RunCommand { command } if command.contains("test") => self.untested = false,
+            _ => {}
         }
         let looks = !matches!(call, Call::RunTests | Call::RunCommand { .. }) && writes.is_empty();
         if looks && shown.is_empty() && self.explored >= self.profile.explore_actions_max {
@@ -397,6 +423,7 @@ impl Session {
             return;
         }
         self.explored = 0;
+        self.untested = true;
         self.files.extend(writes.clone());
         self.trial = Some(text.to_owned());
         if self.tests.is_some() {
@@ -407,6 +434,7 @@ impl Session {
     }
 
     fn tested(&mut self, run: &TestRun) {
+        self.untested = false;
         let Some(change) = self.trial.take() else {
             self.say(words::tests(run, "The tests ran"));
             self.next = if run.passed && !self.files.is_empty() { Next::Verify } else { Next::Ask };

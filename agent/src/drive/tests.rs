@@ -59,7 +59,7 @@ fn play(files: &[(&str, &str)], replies: &[&'static str]) -> Played {
     let mut workspace = Memory::with(files);
     let policy = Policy::shipped().unwrap();
     let cancel = AtomicBool::new(false);
-    let plan = Plan::parse("v", "test = ['python3', '-m', 'unittest']").unwrap();
+    let plan = Plan::parse("v", "test = ['make', 'check']").unwrap();
     let mut session = Session::new(Profile::for_model("script"));
     let finished = {
         let mut driver = Loop {
@@ -131,6 +131,14 @@ fn a_claim_to_be_done_is_not_believed() {
     let played = play(&[("code.py", CODE)], &[FINISH]);
     assert!(last_said(&played).contains("no file was changed"), "{}", last_said(&played));
     assert!(matches!(played.finished.ending, Ending::Failed { .. }));
+}
+
+#[test]
+fn to_say_that_it_is_impossible_is_an_ending_of_its_own() {
+    let impossible = "{\"name\": \"report_impossible\", \"arguments\": {\"why\": \"two tests contradict each other\"}}";
+    let played = play(&[("code.py", CODE)], &[READ, impossible]);
+    assert_eq!(played.finished.ending, Ending::Impossible { why: "two tests contradict each other".into() });
+    assert!(played.finished.changes.is_empty());
 }
 
 #[test]
