@@ -19,6 +19,8 @@ pub enum Exit {
     Unverified = 5,
     /// The model, the server, the box or the log failed.
     Failed = 6,
+    /// The model says that the task cannot be done.
+    Impossible = 7,
     /// Ctrl-C.
     Cancelled = 130,
 }
@@ -34,6 +36,7 @@ impl From<&Ending> for Exit {
         match ending {
             Ending::Verified => Self::Done,
             Ending::Unverified => Self::Unverified,
+            Ending::Impossible { .. } => Self::Impossible,
             Ending::GaveUp { .. } | Ending::Stuck { .. } | Ending::BudgetExhausted { .. } => Self::NotSolved,
             Ending::Failed { .. } => Self::Failed,
             Ending::Cancelled => Self::Cancelled,
