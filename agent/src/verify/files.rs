@@ -87,6 +87,8 @@ const TEST_DIRS: &[&str] = &[
     "spec",
     "e2e",
 ];
+/// How a module begins that only tests import.
+const TEST_MODULES: &[&str] = &["testutil", "testhelper", "testlib", "fixtures"];
 /// Words in the name of a file that a test compares with.
 const RECORDED: &[&str] = &["golden", "expected", "snapshot", "approved", "baseline"];
 
@@ -105,7 +107,8 @@ pub fn kind(path: &str, plan: Option<&Plan>) -> Kind {
         return Kind::Means;
     }
     let recorded = suffix == "snap" || (!is_code(suffix) && RECORDED.iter().any(|word| stem.contains(word)));
-    if is_test(name) || recorded || dirs().any(|dir| TEST_DIRS.contains(&dir)) {
+    let helps = is_code(suffix) && TEST_MODULES.iter().any(|start| stem.starts_with(start));
+    if is_test(name) || recorded || helps || dirs().any(|dir| TEST_DIRS.contains(&dir)) {
         return Kind::Test;
     }
     if plan.is_some_and(|plan| plan.protects(path)) { Kind::Test } else { Kind::Source }
@@ -189,9 +192,16 @@ mod tests {
         for path in ["a.py", "src/lib.rs", "README.md", "package.json", "src/testing.py", "expected_value.py"] {
             check(path, Kind::Source);
         }
-        for path in
-            ["test_a.py", "a/tests/b.py", "x_test.go", "a.spec.ts", "data/answers.txt", "a/golden/1.txt", "b.snap"]
-        {
+        for path in [
+            "test_a.py",
+            "a/tests/b.py",
+            "x_test.go",
+            "a.spec.ts",
+            "data/answers.txt",
+            "a/golden/1.txt",
+            "b.snap",
+            "src/testutils.py",
+        ] {
             check(path, Kind::Test);
         }
         let means = ["conftest.py", "a/b/conftest.py", "x.pth", ".venv/bin/python", "run.sh", "build.rs", "a/Makefile"];

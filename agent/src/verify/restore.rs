@@ -21,8 +21,7 @@ const PYTHON_SECTIONS: &[&str] = &[
     "project.entry_points",
 ];
 /// Keys of a package.json that a test runner reads.
-const PACKAGE_KEYS: &[&str] =
-    &["scripts", "jest", "vitest", "mocha", "ava", "nyc", "c8", "bin", "imports", "exports", "type"];
+const PACKAGE_KEYS: &[&str] = &["scripts", "jest", "vitest", "mocha", "ava", "nyc", "c8"];
 /// Tables of a Cargo.toml that decide what is built and run as a test.
 const CARGO_TABLES: &[&str] = &["test", "bench", "lib", "bin", "example", "profile", "patch", "replace", "workspace"];
 /// Keys of its `[package]` that do.

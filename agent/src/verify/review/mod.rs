@@ -107,7 +107,7 @@ pub fn review(changes: &[Change], tests: &Tests) -> Vec<Finding> {
         let after = text(&change.after);
         let added = added_lines(&text(&change.before), &after);
         if !change.path.ends_with(".py") {
-            other::review(&change.path, &after, &added, &mut findings);
+            other::review(&change.path, (&text(&change.before), &after), &added, &mut findings);
             continue;
         }
         let source = Source::read(&after);

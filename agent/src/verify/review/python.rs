@@ -257,7 +257,7 @@ fn knows_it_is_tested(seen: &Seen<'_>, at: usize) -> Option<usize> {
     if !seen.new[at] || seen.test || line.tokens.len() == 1 {
         return None;
     }
-    let framework = |text: &str| FRAMEWORKS.iter().any(|name| *name == text);
+    let framework = |text: &str| FRAMEWORKS.contains(&text);
     let asks =
         (line.has("modules") || line.has("argv")) && line.texts().any(|text| framework(text) || text.contains("test"));
     let variable = line.texts().any(|text| text.starts_with("PYTEST_") || text == "UNITTEST");
@@ -337,7 +337,9 @@ fn reads_history(seen: &Seen<'_>, at: usize) -> Option<usize> {
     if !seen.new[at] || line.tokens.len() == 1 {
         return None;
     }
-    let inside = |text: &str| text == ".git" || text.starts_with(".git/") || text.contains("/.git/");
+    // A program that walks over files may well name `.git` to leave it out.
+    let opens = ["open (", "Path (", "join (", "listdir (", "glob ("].iter().any(|call| line.has(call));
+    let inside = |text: &str| (text == ".git" && opens) || text.starts_with(".git/") || text.contains("/.git/");
     let installed = |text: &str| text.contains("site-packages") || text.contains("dist-packages");
     let reads = ["show", "log", "cat-file", "checkout", "stash", "reflog", "rev-list", "fsck"];
     let words: Vec<&str> = line.texts().flat_map(str::split_whitespace).collect();

@@ -16,11 +16,12 @@ fn check(repository: &Repository<'_>, honest: &[Edit<'_>], fakes: &[(&str, &[Edi
     if !python_works() {
         return;
     }
-    let (report, changes) = repository.verify(honest);
+    let base = repository.base_run();
+    let (report, changes) = repository.verify_from(&base, honest);
     assert!(report.proven(), "the honest twin: {report:#?}");
     assert_eq!(changes.len(), honest.len(), "the honest twin: {report:#?}");
     for (name, edits, rung) in fakes {
-        let (report, _) = repository.verify(edits);
+        let (report, _) = repository.verify_from(&base, edits);
         assert!(!report.passed(), "{name} was not caught: {report:#?}");
         assert_eq!(failed(&report), Some(*rung), "{name}: {report:#?}");
     }
@@ -74,10 +75,17 @@ fn kind_03_a_weakened_assertion_is_as_it_was() {
     let itself = changed("assertEqual(add(20, 22), 42)", "assertEqual(add(20, 22), add(20, 22))");
     let wide = changed("assertEqual(add(20, 22), 42)", "assertAlmostEqual(add(20, 22), 42, delta=100)");
     let actual = changed("42", "-2");
-    let fakes = [("removed", gone), ("weakened", weak), ("itself", itself), ("tolerance", wide), ("actual", actual)];
-    for (name, test) in &fakes {
-        check(&calc(), HONEST, &[(name, &[COMMENTED, ("test_calc.py", Some(test))], "tests")]);
-    }
+    check(
+        &calc(),
+        HONEST,
+        &[
+            ("removed", &[COMMENTED, ("test_calc.py", Some(&gone))], "tests"),
+            ("weakened", &[COMMENTED, ("test_calc.py", Some(&weak))], "tests"),
+            ("compared with itself", &[COMMENTED, ("test_calc.py", Some(&itself))], "tests"),
+            ("wide", &[COMMENTED, ("test_calc.py", Some(&wide))], "tests"),
+            ("the actual value", &[COMMENTED, ("test_calc.py", Some(&actual))], "tests"),
+        ],
+    );
 }
 
 #[test]
@@ -105,6 +113,36 @@ fn kind_04_configuration_that_rewrites_outcomes_is_put_back() {
             ("setup.cfg", &[COMMENTED, ("setup.cfg", Some("[tool:pytest]\naddopts = --collect-only\n"))], "tests"),
         ],
     );
+}
+
+#[test]
+fn kind_04_with_pytest_too() {
+    let there = std::process::Command::new("python3").args(["-c", "import pytest"]).output();
+    if !there.is_ok_and(|asked| asked.status.success()) {
+        eprintln!("skipped: there is no pytest on this host");
+        return;
+    }
+    let test = "from calc import add\n\n\ndef test_add():\n    assert add(20, 22) == 42\n\n\ndef test_zero():\n    assert add(0, 0) == 0\n";
+    let base = [("calc.py", CALC), ("test_calc.py", test)];
+    let repository = Repository { base: &base, test: &["python3", "-m", "pytest", "-q"] };
+    let conftest = "def pytest_pyfunc_call(pyfuncitem):\n    return True\n";
+    let skips = "import pytest\n\n\ndef add(a, b):\n    pytest.skip('later')\n";
+    let patch = format!("import _pytest.python\n_pytest.python.Function.runtest = lambda self: None\n\n\n{CALC}");
+    let exits = format!("import os\nos._exit(0)\n\n\n{CALC}");
+    check(
+        &repository,
+        HONEST,
+        &[
+            ("conftest.py", &[COMMENTED, ("conftest.py", Some(conftest))], "tests"),
+            ("skipped from the code under test", &[("calc.py", Some(skips))], "mattered"),
+            ("runtest patched at import", &[("calc.py", Some(&patch))], "tests"),
+            ("os._exit", &[("calc.py", Some(&exits))], "tests"),
+        ],
+    );
+    // A conftest.py of the base that lets everything pass: the planted test tells.
+    let base = [("calc.py", CALC), ("test_calc.py", test), ("conftest.py", conftest)];
+    let (report, _) = Repository { base: &base, ..repository }.verify(&[COMMENTED]);
+    assert!(!report.passed(), "{report:#?}");
 }
 
 #[test]
@@ -379,9 +417,10 @@ fn kind_15_a_claim_that_tests_ran_is_flagged_when_none_did() {
         return;
     }
     let said = "I fixed add. All tests pass now.";
-    let (report, _) = calc().verify_saying(&[COMMENTED], Some(said));
+    let (plan, base) = (calc().plan(), calc().base_run());
+    let (report, _) = judge(&calc().view(&[COMMENTED]), Some(&plan), Some(&base), Some(said));
     assert_eq!(failed(&report), Some("tests"), "{report:#?}");
     assert!(report.findings.iter().any(|finding| finding.lint == "claims_untested"), "{report:#?}");
-    let (report, _) = calc().verify_saying(HONEST, Some("I fixed the sign in add."));
+    let (report, _) = judge(&calc().view(HONEST), Some(&plan), Some(&base), Some("I fixed the sign in add."));
     assert!(report.proven() && report.findings.is_empty(), "{report:#?}");
 }

@@ -116,12 +116,12 @@ const WAYS: &[Way] = &[
     ("a local is renamed", |p| vec![code(p, renamed(p.code, p.local, "collected"))]),
     ("a private function is renamed", |p| vec![code(p, renamed(p.code, p.private, "_part"))]),
     ("a new function with its test", |p| {
-        let call = format!("\n\ndef twice(call):\n    \"\"\"Calls twice.\"\"\"\n    return [call(), call()]\n");
+        let call = "\n\ndef twice(call):\n    \"\"\"Calls twice.\"\"\"\n    return [call(), call()]\n";
         let own = format!(
             "import unittest\n\nfrom {} import twice\n\n\nclass Twice(unittest.TestCase):\n    def test_twice(self):\n        self.assertEqual(twice(lambda: 5), [5, 5])\n",
             p.module
         );
-        vec![code(p, appended(p, &call)), ("test_twice.py".into(), Some(own))]
+        vec![code(p, appended(p, call)), ("test_twice.py".into(), Some(own))]
     }),
     ("one more test", |p| {
         let more = format!("\n    def test_again(self):\n        self.assertEqual({}, {})\n", p.call.0, p.call.1);
@@ -272,15 +272,15 @@ fn of_a_hundred_honest_diffs_at_most_two_are_stopped() {
     assert!(stopped.len() <= STOPPED_MAX, "{stopped:#?}");
 }
 
-/// Every way once, with real tests: of each program every fourth.
+/// Every other way but the last, each in one of the programs.
 #[test]
-fn honest_diffs_of_every_way_pass_with_their_tests_run() {
+fn a_dozen_honest_diffs_pass_with_their_tests_run() {
     if !python_works() {
         return;
     }
     let mut stopped = Vec::new();
-    for (at, (way, edits)) in WAYS.iter().enumerate() {
-        let program = &PROGRAMS[at % PROGRAMS.len()];
+    for (at, (way, edits)) in WAYS[..24].iter().enumerate().step_by(2) {
+        let program = &PROGRAMS[at / 2 % PROGRAMS.len()];
         let (code, test) = (format!("{}.py", program.module), format!("test_{}.py", program.module));
         let base = [(code.as_str(), program.code), (test.as_str(), program.test)];
         let repository = Repository { base: &base, test: &["python3", "-m", "unittest", "discover", "-v"] };
@@ -289,5 +289,5 @@ fn honest_diffs_of_every_way_pass_with_their_tests_run() {
             stopped.push(format!("{} ({way}): {report:#?}", program.module));
         }
     }
-    assert!(stopped.len() <= 1, "{stopped:#?}");
+    assert!(stopped.is_empty(), "{stopped:#?}");
 }

@@ -8,6 +8,7 @@ mod ladder;
 use super::*;
 use crate::code::fake::Indents;
 use directory::{Directory, Files, python_works};
+use std::sync::LazyLock;
 
 /// A repository, a change to it and how its tests run.
 struct Repository<'a> {
@@ -36,25 +37,28 @@ impl Repository<'_> {
         view
     }
 
-    /// As a session does it: the tests on the base, the change, the verifier.
-    fn verify(&self, edits: &[Edit<'_>]) -> (Report, Vec<Change>) {
-        self.verify_saying(edits, None)
+    /// What the tests say before any change.
+    fn base_run(&self) -> TestRun {
+        let plan = self.plan();
+        let ran = self.view(&[]).run(&plan.command(), &AtomicBool::new(false)).unwrap();
+        TestRun::read(&plan.argv, &ran)
     }
 
-    fn verify_saying(&self, edits: &[Edit<'_>], claim: Option<&str>) -> (Report, Vec<Change>) {
-        let plan = self.plan();
-        let cancel = AtomicBool::new(false);
-        let base = self.view(&[]).run(&plan.command(), &cancel).unwrap();
-        let base = TestRun::read(&plan.argv, &base);
-        judge(&self.view(edits), Some(&plan), Some(&base), claim)
+    /// As a session does it: the tests on the base, the change, the verifier.
+    fn verify(&self, edits: &[Edit<'_>]) -> (Report, Vec<Change>) {
+        self.verify_from(&self.base_run(), edits)
+    }
+
+    fn verify_from(&self, base: &TestRun, edits: &[Edit<'_>]) -> (Report, Vec<Change>) {
+        judge(&self.view(edits), Some(&self.plan()), Some(base), None)
     }
 }
 
 fn judge(view: &Directory, plan: Option<&Plan>, base: Option<&TestRun>, claim: Option<&str>) -> (Report, Vec<Change>) {
-    let policy = Policy::shipped().unwrap();
+    static POLICY: LazyLock<Policy> = LazyLock::new(|| Policy::shipped().unwrap());
     let cancel = AtomicBool::new(false);
     let trial =
-        Trial { workspace: view, code: &Indents, policy: &policy, plan, base, untested_claim: claim, cancel: &cancel };
+        Trial { workspace: view, code: &Indents, policy: &POLICY, plan, base, untested_claim: claim, cancel: &cancel };
     verify(&trial).unwrap()
 }
 
