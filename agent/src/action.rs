@@ -80,6 +80,11 @@ pub enum Call {
         /// What it did.
         summary: String,
     },
+    /// The model says that it cannot be done.
+    ReportImpossible {
+        /// Why not.
+        why: String,
+    },
 }
 
 impl Call {
@@ -101,7 +106,7 @@ pub enum Unreadable {
     NoAction,
     /// A name that is no action.
     #[error(
-        "there is no action `{0}`. The actions are list_dir, read_file, search, grep, edit_file, write_file, run_command, run_tests, finish"
+        "there is no action `{0}`. The actions are list_dir, read_file, search, grep, edit_file, write_file, run_command, run_tests, finish, report_impossible"
     )]
     UnknownName(String),
     /// A call without something it needs.
@@ -342,6 +347,9 @@ fn from_json(call: &Value, code: Option<&str>) -> Result<Call, Unreadable> {
         "run_tests" => Call::RunTests,
         "run_command" => Call::RunCommand { command: need(&["command", "cmd"], "the command")? },
         "finish" => Call::Finish { summary: text(&["summary", "message", "text"]).unwrap_or_default() },
+        "report_impossible" => {
+            Call::ReportImpossible { why: need(&["why", "reason", "summary"], "what makes it impossible")? }
+        }
         other => return Err(Unreadable::UnknownName(other.chars().take(64).collect())),
     })
 }

@@ -14,7 +14,7 @@ use crate::plan::Plan;
 use crate::session::{Ending, Record, Restore, Session, Step};
 use crate::tests_run::TestRun;
 use crate::tools;
-use crate::verify::{Report, verify};
+use crate::verify::{Report, Trial, verify};
 use crate::workspace::{Change, Workspace, WorkspaceError};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -275,8 +275,15 @@ impl Loop<'_> {
     }
 
     fn prove(&mut self, session: &Session, proof: &mut (Option<Report>, Vec<Change>)) -> Result<Record, Halt> {
-        let base = session.base_tests();
-        let (report, changes) = verify(self.workspace, self.code, self.policy, self.plan.as_ref(), base, self.cancel)?;
+        let (report, changes) = verify(&Trial {
+            workspace: self.workspace,
+            code: self.code,
+            policy: self.policy,
+            plan: self.plan.as_ref(),
+            base: session.base_tests(),
+            untested_claim: session.untested_claim(),
+            cancel: self.cancel,
+        })?;
         *proof = (Some(report.clone()), changes);
         Ok(Record::Verified { report })
     }

@@ -44,6 +44,10 @@ pub struct Plan {
     pub argv: Vec<String>,
     /// Its deadline, in seconds.
     pub seconds_max: u64,
+    /// Builds what the tests need, where they do not do it themselves; may be empty.
+    pub build: Vec<String>,
+    /// Asks the formatter or the linter; empty: what the project configures.
+    pub lint: Vec<String>,
     protected: GlobSet,
 }
 
@@ -66,11 +70,15 @@ struct Written {
     test: Vec<String>,
     seconds: Option<u64>,
     #[serde(default)]
+    build: Vec<String>,
+    #[serde(default)]
+    lint: Vec<String>,
+    #[serde(default)]
     protected: Vec<String>,
 }
 
 impl Plan {
-    /// Reads `verify.toml`: `test` (argv), `seconds`, `protected` (globs, added to the usual test files).
+    /// Reads `verify.toml`: `test`, `build`, `lint` (argv), `seconds`, `protected` (globs, added to the usual test files).
     pub fn parse(file: &str, text: &str) -> Result<Self, PlanError> {
         let invalid = |why: String| PlanError::Invalid { file: file.to_owned(), why };
         let written: Written = toml::from_str(text).map_err(|error| invalid(error.to_string()))?;
@@ -83,7 +91,7 @@ impl Plan {
         }
         let protected =
             globs(written.protected.iter().map(String::as_str)).map_err(|error| invalid(error.to_string()))?;
-        Ok(Self { argv: written.test, seconds_max, protected })
+        Ok(Self { argv: written.test, seconds_max, build: written.build, lint: written.lint, protected })
     }
 
     /// The repository's own `.cloister/verify.toml`, else what its files say; `None` when they say nothing.
@@ -96,6 +104,8 @@ impl Plan {
         Ok(detect(files, &text).map(|argv| Self {
             argv: argv.split(' ').map(str::to_owned).collect(),
             seconds_max: SECONDS_DEFAULT,
+            build: Vec::new(),
+            lint: Vec::new(),
             protected: globs([].into_iter()).expect("constant globs"),
         }))
     }
@@ -130,11 +140,24 @@ fn detect(files: &[String], text: &dyn Fn(&str) -> String) -> Option<&'static st
     if has("package.json") && text("package.json").contains("\"test\"") {
         return Some("npm test --silent");
     }
+    if has("pom.xml") {
+        return Some("mvn -o -q test");
+    }
+    if has("gradlew") {
+        return Some("sh gradlew --offline test");
+    }
+    if has("build.gradle") || has("build.gradle.kts") {
+        return Some("gradle --offline test");
+    }
     let is_test = |file: &&String| {
         let name = file.rsplit('/').next().unwrap_or(file);
         name.ends_with(".py") && (name.starts_with("test_") || name.ends_with("_test.py"))
     };
-    let first = files.iter().find(is_test)?;
+    let Some(first) = files.iter().find(is_test) else {
+        let rules = text("Makefile");
+        let has_rule = |name: &str| rules.lines().any(|line| line.starts_with(name));
+        return if has_rule("test:") { Some("make test") } else { has_rule("check:").then_some("make check") };
+    };
     let pytest = has("pytest.ini") || has("conftest.py") || text("pyproject.toml").contains("[tool.pytest");
     Some(if pytest || text(first).contains("import pytest") {
         "python3 -m pytest -q"
@@ -150,7 +173,7 @@ mod tests {
     #[track_caller]
     fn check(files: &[&str], expected: Option<&str>) {
         let files: Vec<String> = files.iter().map(|file| (*file).to_owned()).collect();
-        assert_eq!(detect(&files, &|_| "\"test\"".into()), expected);
+        assert_eq!(detect(&files, &|_| "\"test\"\ntest: all\n".into()), expected);
     }
 
     #[test]
@@ -160,7 +183,9 @@ mod tests {
         check(&["package.json"], Some("npm test --silent"));
         check(&["a.py", "tests/test_a.py"], Some("python3 -m unittest discover -v"));
         check(&["conftest.py", "test_a.py"], Some("python3 -m pytest -q"));
-        check(&["notes.md"], None);
+        check(&["pom.xml"], Some("mvn -o -q test"));
+        check(&["gradlew", "build.gradle"], Some("sh gradlew --offline test"));
+        check(&["Makefile", "a.c"], Some("make test"));
     }
 
     #[test]

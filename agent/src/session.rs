@@ -178,6 +178,10 @@ pub struct Session {
     sent_on: usize,
     parked: Option<Parked>,
     consent: Option<Question>,
+    /// What the model said when it was done.
+    summary: Option<String>,
+    /// No test ran since the last change, or none at all.
+    untested: bool,
 }
 
 impl Session {
@@ -206,6 +210,8 @@ impl Session {
             sent_on: 0,
             parked: None,
             consent: None,
+            summary: None,
+            untested: true,
         }
     }
 
@@ -275,6 +281,11 @@ impl Session {
     /// What the tests said before any change.
     pub fn base_tests(&self) -> Option<&TestRun> {
         self.tests.as_ref()
+    }
+
+    /// What the model said when it was done, if no test ran after its last change.
+    pub fn untested_claim(&self) -> Option<&str> {
+        self.summary.as_deref().filter(|_| self.untested)
     }
 
     /// The files that the session has written, as they are now.
@@ -361,9 +372,18 @@ impl Session {
             self.recent.retain(|seen| seen != path);
             self.recent.insert(0, path.clone());
         }
-        if matches!(call, Call::Finish { .. }) {
-            self.next = Next::Verify;
-            return;
+        match &call {
+            Call::Finish { summary } => {
+                self.summary = Some(summary.clone());
+                self.next = Next::Verify;
+                return;
+            }
+            Call::ReportImpossible { why } => {
+                self.next = Next::End(Ending::Impossible { why: why.clone() });
+                return;
+            }
+            Call::RunCommand { command } if command.contains("test") => self.untested = false,
+            _ => {}
         }
         let looks = !matches!(call, Call::RunTests | Call::RunCommand { .. }) && writes.is_empty();
         if looks && shown.is_empty() && self.explored >= self.profile.explore_actions_max {
@@ -390,6 +410,7 @@ impl Session {
             return;
         }
         self.explored = 0;
+        self.untested = true;
         self.files.extend(writes.clone());
         // The same change again would fail again.
         if self.failed.contains(&self.files) {
@@ -407,6 +428,7 @@ impl Session {
     }
 
     fn tested(&mut self, run: &TestRun) {
+        self.untested = false;
         let Some((change, lines)) = self.trial.take() else {
             self.say(words::tests(run, "The tests ran"));
             self.next = if run.passed && !self.files.is_empty() { Next::Verify } else { Next::Ask };

@@ -1,6 +1,7 @@
 //! What did the tests say? The command, how it ended, and how many failed.
 
 use crate::text::sanitize;
+use crate::verify::{self, Case};
 use crate::workspace::{Ended, Ran};
 use serde::{Deserialize, Serialize};
 
@@ -26,6 +27,9 @@ pub struct TestRun {
     pub output: String,
     /// Wall time.
     pub millis: u64,
+    /// The tests by name, where the runner's output tells them: cargo, go, node. Not shown to a model.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub cases: Vec<Case>,
 }
 
 impl TestRun {
@@ -45,6 +49,7 @@ impl TestRun {
             ran: count,
             output: sanitize(&condense(&whole), OUTPUT_BYTES_MAX).text,
             millis: (ran.seconds * 1000.0) as u64,
+            cases: verify::cases(&whole),
         }
     }
 

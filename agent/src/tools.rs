@@ -126,7 +126,7 @@ impl Tools<'_> {
             }
             Call::WriteFile { path, text } => self.write_file(path, text),
             Call::RunCommand { command } => self.run_command(command, cancel),
-            Call::RunTests | Call::Finish { .. } => Ok(Outcome::said(String::new())),
+            Call::RunTests | Call::Finish { .. } | Call::ReportImpossible { .. } => Ok(Outcome::said(String::new())),
         };
         match outcome {
             Err(error @ (WorkspaceError::NotFound { .. } | WorkspaceError::Unusable { .. })) => {
@@ -393,7 +393,8 @@ pub fn action(call: &Call) -> Action {
         Call::WriteFile { path, .. } => Action::WriteFile { path },
         Call::RunCommand { command } => Action::RunCommand { command },
         Call::RunTests => Action::RunTests,
-        Call::Finish { .. } => Action::Finish,
+        // Another way to say that nothing more is done.
+        Call::Finish { .. } | Call::ReportImpossible { .. } => Action::Finish,
     }
 }
 

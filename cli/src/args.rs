@@ -13,9 +13,10 @@ Exit codes:
   2    the command line was not understood
   3    something on this host is missing: a model, a runtime, rights, a network
   4    a policy or configuration file does not load; nothing was started
-  5    unverified: there is a change, and no test to prove it with
+  5    unverified: there is a change, and no test that failed before proves it
   6    failed: the model, the server, the box or the log failed
   7    parked: a question waits; `cloister sessions answer` and `sessions resume` go on
+  8    impossible: the model says that it cannot be done, and why
   130  cancelled by Ctrl-C
 
 Everything Cloister keeps is in $CLOISTER_HOME (default: ~/.cloister).";

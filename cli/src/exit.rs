@@ -21,6 +21,8 @@ pub enum Exit {
     Failed = 6,
     /// A question waits for an answer.
     Parked = 7,
+    /// The model says that the task cannot be done.
+    Impossible = 8,
     /// Ctrl-C.
     Cancelled = 130,
 }
@@ -36,6 +38,7 @@ impl From<&Ending> for Exit {
         match ending {
             Ending::Verified => Self::Done,
             Ending::Unverified => Self::Unverified,
+            Ending::Impossible { .. } => Self::Impossible,
             Ending::GaveUp { .. } | Ending::Stuck { .. } | Ending::BudgetExhausted { .. } | Ending::Blocked { .. } => {
                 Self::NotSolved
             }

@@ -6,6 +6,7 @@ use agent::drive::{Event, Finished};
 use agent::gate::Verdict;
 use agent::model::Usage;
 use agent::session::{Ending, Record};
+use agent::verify::Mark;
 use std::io::{IsTerminal, Write};
 
 const TALK_CHARS_MAX: usize = 300;
@@ -70,11 +71,18 @@ impl Screen {
             Record::Restored => println!("      taken back; trying another way"),
             Record::Verified { report } => {
                 for rung in &report.rungs {
-                    let mark = if rung.passed { self.paint("32", "ok  ") } else { self.paint("31", "FAIL") };
+                    let mark = match rung.mark {
+                        Mark::Passed => self.paint("32", "ok  "),
+                        Mark::Failed => self.paint("31", "FAIL"),
+                        Mark::Skipped => self.paint("2", "-   "),
+                    };
                     println!("verify {mark} {}: {}", rung.name, first_line(&rung.detail));
                 }
                 for path in &report.dropped {
                     println!("verify      {path}: put back, it decides what the tests mean");
+                }
+                for finding in &report.findings {
+                    println!("verify      {finding}");
                 }
             }
             Record::Told { by, text } => println!("hook {by} adds: {}", self.paint("2", &first_line(text))),
@@ -160,6 +168,7 @@ pub fn describe(call: &Call) -> String {
         Call::RunCommand { command } => format!("run_command {:?}", short(command)),
         Call::RunTests => "run_tests".into(),
         Call::Finish { .. } => "finish".into(),
+        Call::ReportImpossible { .. } => "report_impossible".into(),
     };
     // A model wrote the paths: they may hold anything.
     agent::text::sanitize(text.as_bytes(), 512).text.replace('\n', " ")
@@ -168,7 +177,8 @@ pub fn describe(call: &Call) -> String {
 fn because(ending: &Ending) -> String {
     match ending {
         Ending::Verified => ": the tests pass in a fresh box with the original test files".into(),
-        Ending::Unverified => ": no tests are known here, so nothing proves this change".into(),
+        Ending::Unverified => ": no test that failed before the change proves it".into(),
+        Ending::Impossible { why } => format!(": {}", first_line(why)),
         Ending::GaveUp { attempts } => format!(": {attempts} attempts failed"),
         Ending::Stuck { why } => format!(": no usable action; the last complaint was: {}", first_line(why)),
         Ending::BudgetExhausted { which } => format!(": {which}"),

@@ -135,7 +135,7 @@ impl<'s> Stage<'s> {
                 hooks: &self.hooks,
                 log: &mut log,
                 budget: Budget::default(),
-                plan: Some(Plan::parse("v", "test = ['python3', '-m', 'unittest']").unwrap()),
+                plan: Some(Plan::parse("v", "test = ['make', 'check']").unwrap()),
                 cancel: &AtomicBool::new(false),
                 on_event: &mut |_| {},
             };
@@ -224,6 +224,14 @@ fn a_claim_to_be_done_is_not_believed() {
     let played = play(&[("code.py", CODE)], &[FINISH]);
     assert!(last_said(&played).contains("no file was changed"), "{}", last_said(&played));
     assert!(matches!(played.finished.ending, Ending::Failed { .. }));
+}
+
+#[test]
+fn to_say_that_it_is_impossible_is_an_ending_of_its_own() {
+    let impossible = "{\"name\": \"report_impossible\", \"arguments\": {\"why\": \"two tests contradict each other\"}}";
+    let played = play(&[("code.py", CODE)], &[READ, impossible]);
+    assert_eq!(played.finished.ending, Ending::Impossible { why: "two tests contradict each other".into() });
+    assert!(played.finished.changes.is_empty());
 }
 
 #[test]

@@ -32,7 +32,7 @@ pub fn names(call: &Call) -> [&'static str; 2] {
         Call::WriteFile { .. } => 5,
         Call::RunCommand { .. } => 6,
         Call::RunTests => 7,
-        Call::Finish { .. } => 8,
+        Call::Finish { .. } | Call::ReportImpossible { .. } => 8,
     }]
 }
 
@@ -115,7 +115,7 @@ pub fn input(call: &Call) -> Value {
         Call::WriteFile { path, text } => serde_json::to_value(Write { file_path: absolute(&path), content: text }),
         Call::RunCommand { command } => serde_json::to_value(Bash { command }),
         Call::RunTests => serde_json::to_value(RunTests {}),
-        Call::Finish { summary } => serde_json::to_value(Finish { summary }),
+        Call::Finish { summary } | Call::ReportImpossible { why: summary } => serde_json::to_value(Finish { summary }),
     };
     value.unwrap_or_default()
 }
@@ -157,6 +157,9 @@ pub fn rewritten(call: &Call, input: Map<String, Value>) -> Result<Call, serde_j
             Call::RunTests
         }
         Call::Finish { .. } => Call::Finish { summary: serde_json::from_value::<Finish>(input)?.summary },
+        Call::ReportImpossible { .. } => {
+            Call::ReportImpossible { why: serde_json::from_value::<Finish>(input)?.summary }
+        }
     })
 }
 

@@ -11,6 +11,11 @@ pub enum Ending {
     Verified,
     /// The model says it is done, and there is nothing to prove it with.
     Unverified,
+    /// The model says that it cannot be done: an honest end, and nothing is applied.
+    Impossible {
+        /// Its reason.
+        why: String,
+    },
     /// Every attempt failed.
     GaveUp {
         /// How many there were.
@@ -53,6 +58,7 @@ impl Ending {
         match self {
             Self::Verified => "verified",
             Self::Unverified => "unverified",
+            Self::Impossible { .. } => "impossible",
             Self::GaveUp { .. } => "gave_up",
             Self::Stuck { .. } => "stuck",
             Self::BudgetExhausted { .. } => "budget_exhausted",

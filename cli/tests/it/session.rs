@@ -111,7 +111,7 @@ fn the_event_stream_is_versioned_whole_and_ends_with_closed() {
     assert_eq!(told.event("closed")["applied"], false);
     let rungs = told.event("verified")["report"]["rungs"].clone();
     let rungs: Vec<&str> = rungs.as_array().unwrap().iter().map(|rung| rung["name"].as_str().unwrap()).collect();
-    assert_eq!(rungs, ["change", "parses", "tests"]);
+    assert_eq!(rungs, ["change", "parses", "lint", "build", "mattered", "tests", "review"]);
 }
 
 #[test]
