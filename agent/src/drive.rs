@@ -3,7 +3,7 @@
 //! Nothing runs before its verdict is in the log, and the log is on the disk before anything runs.
 
 use crate::action::Call;
-use crate::audit::{Durability, Log};
+use crate::audit::{self, Durability, Held, Log};
 use crate::budget::{Budget, Spent};
 use crate::code::Code;
 use crate::gate::{self, Context, Judgement, Policy};
@@ -77,6 +77,7 @@ impl Loop<'_> {
         let start = Instant::now();
         let mut spent = Spent::default();
         let mut proof: (Option<Report>, Vec<Change>) = (None, Vec::new());
+        let mut held = Held::default();
         loop {
             let step = session.step();
             if let Step::End(ending) = step {
@@ -84,11 +85,13 @@ impl Loop<'_> {
                 return Ok(Finished { ending, report, changes });
             }
             spent.seconds = start.elapsed().as_secs();
+            let writes = may_write(&step);
             let record = if self.cancel.load(Ordering::Relaxed) {
                 Ok(Record::Stopped { ending: Ending::Cancelled })
             } else if let Some(exhausted) = self.budget.check(&spent) {
                 Ok(Record::Stopped { ending: Ending::BudgetExhausted { which: exhausted.to_string() } })
             } else {
+                self.announce(&step)?;
                 match step {
                     Step::Ask(request) => Ok(self.ask(&request)),
                     Step::Act(call) => self.act(session, call)?,
@@ -100,24 +103,54 @@ impl Loop<'_> {
             };
             let record = record.unwrap_or_else(|error| Record::Stopped { ending: ended_by(error) });
             spend(&mut spent, &record);
+            if writes {
+                self.wrote(&mut held)?;
+            }
             self.record(session, &record)?;
         }
     }
 
     /// Looks at the repository before the first word: its files, its notes, its tests on the base.
     pub fn open(&mut self, session: &mut Session, task: &str) -> Result<(), LogLost> {
+        self.announce(&Step::Test)?;
         let record = self.opening(task).unwrap_or_else(|error| Record::Stopped { ending: ended_by(error) });
         self.record(session, &record)
     }
 
     /// Logs one record and folds it into the session.
     pub fn record(&mut self, session: &mut Session, record: &Record) -> Result<(), LogLost> {
-        let body = serde_json::to_value(record).map_err(|error| LogLost(error.to_string()))?;
+        let mut body = serde_json::to_value(record).map_err(|error| LogLost(error.to_string()))?;
+        if matches!(record, Record::Replied { .. }) {
+            // What it was asked is what was said so far.
+            body["prompt_sha256"] = audit::sha256_of(&session.messages()).into();
+        }
         let kind = body["record"].as_str().unwrap_or("record").to_owned();
-        self.log.append(&kind, body, None, Durability::Buffered).map_err(|error| LogLost(error.to_string()))?;
+        self.note(&kind, body, Durability::Buffered)?;
         session.apply(record);
         (self.on_event)(Event::Recorded(record));
         Ok(())
+    }
+
+    fn note(&mut self, kind: &str, body: serde_json::Value, durability: Durability) -> Result<(), LogLost> {
+        self.log.append(kind, body, None, durability).map(drop).map_err(|error| LogLost(error.to_string()))
+    }
+
+    /// A job that the harness runs by itself has no verdict: it is in the log, on the disk, before it starts.
+    fn announce(&mut self, step: &Step) -> Result<(), LogLost> {
+        let Some(plan) = self.plan.as_ref().filter(|_| matches!(step, Step::Test | Step::Verify)) else {
+            return Ok(());
+        };
+        let job = serde_json::json!({ "argv": plan.argv, "fresh_box": matches!(step, Step::Verify) });
+        self.note("job", job, Durability::Synced)
+    }
+
+    /// Logs what the box holds that it did not hold before.
+    fn wrote(&mut self, held: &mut Held) -> Result<(), LogLost> {
+        let wrote = match self.workspace.changes() {
+            Ok(changes) => held.wrote(&changes),
+            Err(error) => Some(serde_json::json!({ "unknown": error.to_string() })),
+        };
+        wrote.map_or(Ok(()), |body| self.note("wrote", body, Durability::Buffered))
     }
 
     fn opening(&mut self, task: &str) -> Result<Record, WorkspaceError> {
@@ -212,6 +245,14 @@ impl Loop<'_> {
         let (report, changes) = verify(self.workspace, self.code, self.policy, self.plan.as_ref(), base, self.cancel)?;
         *proof = (Some(report.clone()), changes);
         Ok(Record::Verified { report })
+    }
+}
+
+fn may_write(step: &Step) -> bool {
+    match step {
+        Step::Act(call) => matches!(call, Call::EditFile { .. } | Call::WriteFile { .. } | Call::RunCommand { .. }),
+        Step::Test | Step::Restore(_) => true,
+        Step::Ask(_) | Step::Verify | Step::End(_) => false,
     }
 }
 
