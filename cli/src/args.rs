@@ -45,6 +45,9 @@ pub enum Command {
     /// Sessions of the past, from their logs
     #[command(subcommand)]
     Sessions(Sessions),
+    /// The audit log: does it hold, what does it tell
+    #[command(subcommand)]
+    Audit(Audit),
     /// Say what works on this host, what does not, and what to do about it
     Doctor,
 }
@@ -185,6 +188,32 @@ pub enum Sessions {
         /// The head that was printed at its end (COUNT:MAC); with it, truncation is noticed too
         #[arg(long, value_name = "HEAD")]
         head: Option<String>,
+    },
+}
+
+/// `cloister audit`
+#[derive(Debug, Subcommand)]
+pub enum Audit {
+    /// Check that a log was not edited, cut, reordered or added to; without a name, the logs of all sessions
+    Verify {
+        /// A session, or a log file
+        #[arg(value_name = "SESSION|FILE")]
+        log: Option<String>,
+        /// The head that was printed at its end (COUNT:MAC); with it, truncation is noticed too
+        #[arg(long, value_name = "HEAD", requires = "log")]
+        head: Option<String>,
+    },
+    /// Tell a log as a story, one line an event
+    Show {
+        /// A session, or a log file (default: the newest session)
+        #[arg(value_name = "SESSION|FILE")]
+        log: Option<String>,
+    },
+    /// Print a log as events of the Open Cybersecurity Schema Framework, one JSON object a line
+    Export {
+        /// A session, or a log file (default: the newest session)
+        #[arg(value_name = "SESSION|FILE")]
+        log: Option<String>,
     },
 }
 

@@ -1,6 +1,7 @@
 //! What did the person ask for? The `cloister` binary: parses, composes the rooms, prints.
 
 mod args;
+mod audit;
 mod boxed;
 mod doctor;
 mod events;
@@ -27,6 +28,7 @@ fn main() -> ExitCode {
         Command::Search(args) => finder::search(args),
         Command::Models(args) => weights::models(args),
         Command::Sessions(args) => sessions::sessions(args),
+        Command::Audit(args) => audit::audit(args),
         Command::Doctor => doctor::doctor(),
     };
     done.unwrap_or_else(report).into()
