@@ -179,7 +179,9 @@ fn a_record_of_another_log_under_the_same_key_does_not_fit() {
     let (one, other) = (Bench::new(), Bench::new());
     drop(one.log(3));
     let mut log = Log::create(&other.path(), key(), json!({ "session": "s2" })).unwrap();
-    (0..3).for_each(|n| drop(log.append("event", json!(n), None, Durability::Buffered).unwrap()));
+    for n in 0..3 {
+        log.append("event", json!(n), None, Durability::Buffered).unwrap();
+    }
     let lines = |bench: &Bench| -> Vec<String> {
         fs::read_to_string(bench.path()).unwrap().lines().map(str::to_owned).collect()
     };
