@@ -23,7 +23,9 @@ fn main() -> ExitCode {
     let buffered = |bytes: usize| {
         let mut log = open(&format!("append-{bytes}"));
         let record = body(bytes);
-        measure(APPENDS, || drop(log.append("observed", record.clone(), None, Durability::Buffered).expect("append")))
+        measure(APPENDS, || {
+            log.append("observed", record.clone(), None, Durability::Buffered).expect("append");
+        })
     };
     let typical = tell("append of 2 KiB, no fsync", buffered(2 << 10));
     tell("append of 64 KiB, no fsync", buffered(64 << 10));
@@ -31,7 +33,9 @@ fn main() -> ExitCode {
     let record = body(2 << 10);
     tell(
         "append of 2 KiB with fsync",
-        measure(EFFECTS, || drop(log.append("verdict", record.clone(), None, Durability::Synced).expect("append"))),
+        measure(EFFECTS, || {
+            log.append("verdict", record.clone(), None, Durability::Synced).expect("append");
+        }),
     );
     // What the loop appends around one effect: only the verdict waits for the disk.
     let mut log = open("effect");

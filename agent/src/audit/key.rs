@@ -131,7 +131,7 @@ fn from_hex(hex: &str) -> Option<Vec<u8>> {
         b'a'..=b'f' => Some(b - b'a' + 10),
         _ => None,
     };
-    if hex.len() % 2 != 0 {
+    if !hex.len().is_multiple_of(2) {
         return None;
     }
     hex.as_bytes().chunks(2).map(|pair| Some(nibble(pair[0])? << 4 | nibble(pair[1])?)).collect()

@@ -15,6 +15,9 @@ fn key() -> Key {
     Key::from_bytes([7; 32])
 }
 
+/// What somebody does to the lines of a log.
+type Tampering = fn(&mut Vec<String>);
+
 struct Bench {
     dir: TempDir,
 }
@@ -41,9 +44,9 @@ impl Bench {
         verify(&self.path(), &key(), head).unwrap().ending
     }
 
-    fn rewrite(&self, change: impl Fn(&mut Vec<&str>)) {
+    fn rewrite(&self, change: impl Fn(&mut Vec<String>)) {
         let text = fs::read_to_string(self.path()).unwrap();
-        let mut lines: Vec<&str> = text.lines().collect();
+        let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
         change(&mut lines);
         fs::write(self.path(), lines.join("\n") + "\n").unwrap();
     }
@@ -136,13 +139,13 @@ fn every_truncation_is_a_torn_tail_or_fewer_records_and_the_head_shows_it() {
 
 #[test]
 fn deletion_reordering_insertion_and_replay_are_detected() {
-    let cases: [(&str, fn(&mut Vec<&str>)); 4] = [
+    let cases: [(&str, Tampering); 4] = [
         ("deletion", |lines| {
             lines.remove(2);
         }),
         ("reordering", |lines| lines.swap(2, 3)),
-        ("replay", |lines| lines.insert(2, lines[1])),
-        ("a blank line", |lines| lines.insert(2, "")),
+        ("replay", |lines| lines.insert(2, lines[1].clone())),
+        ("a blank line", |lines| lines.insert(2, String::new())),
     ];
     for (what, change) in cases {
         let bench = Bench::new();
@@ -155,7 +158,7 @@ fn deletion_reordering_insertion_and_replay_are_detected() {
 
 #[test]
 fn a_broken_chain_says_what_was_done_to_it() {
-    let cases: [(&str, fn(&mut Vec<String>)); 5] = [
+    let cases: [(&str, Tampering); 5] = [
         ("1 before it were deleted or moved", |lines| drop(lines.remove(2))),
         ("record 3 stands here", |lines| lines.swap(2, 3)),
         ("record 1 stands here: it was moved or repeated", |lines| lines.insert(2, lines[1].clone())),
