@@ -151,6 +151,7 @@ fn in_words(call: &Call) -> String {
         Call::RunCommand { command } => format!("run_command {command}"),
         Call::RunTests => "run_tests".into(),
         Call::Finish { summary } => format!("finish {summary}"),
+        Call::ReportImpossible { why } => format!("report_impossible {why}"),
     }
 }
 

@@ -4,7 +4,7 @@
 
 use crate::action::Call;
 use crate::ask::Asking;
-use crate::audit::{AppendError, Durability, Log};
+use crate::audit::{self, AppendError, Durability, Held, Log};
 use crate::budget::{Budget, Spent};
 use crate::code::Code;
 use crate::gate::{Grants, Judgement, Mode, Policy};
@@ -19,6 +19,7 @@ use crate::workspace::{Change, Workspace, WorkspaceError};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+mod accounts;
 mod judge;
 mod occasions;
 
@@ -136,6 +137,7 @@ impl Loop<'_> {
         let start = Instant::now();
         let mut spent = Spent::default();
         let mut proof: (Option<Report>, Vec<Change>) = (None, Vec::new());
+        let mut held = Held::default();
         loop {
             let step = session.step();
             if let Step::End(ending) = step {
@@ -147,11 +149,13 @@ impl Loop<'_> {
                 return Ok(Finished { ending, report, changes });
             }
             spent.seconds = start.elapsed().as_secs();
+            let writes = accounts::may_write(&step);
             let done = if self.cancel.load(Ordering::Relaxed) {
                 Err(Halt::Ended(Ending::Cancelled))
             } else if let Some(exhausted) = self.budget.check(&spent) {
                 Err(Halt::Ended(Ending::BudgetExhausted { which: exhausted.to_string() }))
             } else {
+                self.announce(&step)?;
                 match step {
                     Step::Ask(request) => {
                         let deadline = start + Duration::from_secs(self.budget.seconds_max);
@@ -166,12 +170,16 @@ impl Loop<'_> {
             };
             let record = settled(done)?;
             spend(&mut spent, &record);
+            if writes {
+                self.wrote(&mut held)?;
+            }
             self.record(session, &record)?;
         }
     }
 
     /// Looks at the repository before the first word: its files, its notes, its tests on the base.
     pub fn open(&mut self, session: &mut Session, task: &str) -> Result<(), LogLost> {
+        self.announce(&Step::Test)?;
         let opened = self.greet("startup", Some(task)).and_then(|told| Ok((self.opening(task)?, told)));
         let (record, told) = match opened {
             Ok(opened) => opened,
@@ -204,9 +212,13 @@ impl Loop<'_> {
 
     /// Logs one record and folds it into the session.
     pub fn record(&mut self, session: &mut Session, record: &Record) -> Result<(), LogLost> {
-        let body = serde_json::to_value(record).map_err(|error| LogLost(error.to_string()))?;
+        let mut body = serde_json::to_value(record).map_err(|error| LogLost(error.to_string()))?;
+        if matches!(record, Record::Replied { .. }) {
+            // What it was asked is what was said so far.
+            body["prompt_sha256"] = audit::sha256_of(&session.messages()).into();
+        }
         let kind = body["record"].as_str().unwrap_or("record").to_owned();
-        self.log.append(&kind, body, None, Durability::Buffered)?;
+        self.note(&kind, body, Durability::Buffered)?;
         session.apply(record);
         (self.on_event)(Event::Recorded(record));
         Ok(())

@@ -51,6 +51,9 @@ pub enum Command {
     /// What the gate's policy says: whether it loads, about one action, about an old session
     #[command(subcommand)]
     Policy(Policies),
+    /// The audit log: does it hold, what does it tell
+    #[command(subcommand)]
+    Audit(Audit),
     /// Say what works on this host, what does not, and what to do about it
     Doctor,
 }
@@ -264,6 +267,32 @@ pub struct PolicyFiles {
     /// The repository whose own policy tightens it
     #[arg(long, value_name = "DIR", default_value = ".")]
     pub repo: PathBuf,
+}
+
+/// `cloister audit`
+#[derive(Debug, Subcommand)]
+pub enum Audit {
+    /// Check that a log was not edited, cut, reordered or added to; without a name, the logs of all sessions
+    Verify {
+        /// A session, or a log file
+        #[arg(value_name = "SESSION|FILE")]
+        log: Option<String>,
+        /// The head that was printed at its end (COUNT:MAC); with it, truncation is noticed too
+        #[arg(long, value_name = "HEAD", requires = "log")]
+        head: Option<String>,
+    },
+    /// Tell a log as a story, one line an event
+    Show {
+        /// A session, or a log file (default: the newest session)
+        #[arg(value_name = "SESSION|FILE")]
+        log: Option<String>,
+    },
+    /// Print a log as events of the Open Cybersecurity Schema Framework, one JSON object a line
+    Export {
+        /// A session, or a log file (default: the newest session)
+        #[arg(value_name = "SESSION|FILE")]
+        log: Option<String>,
+    },
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! What did the person ask for? The `cloister` binary: parses, composes the rooms, prints.
 
 mod args;
+mod audit;
 mod boxed;
 mod doctor;
 mod events;
@@ -30,6 +31,7 @@ fn main() -> ExitCode {
         Command::Models(args) => weights::models(args),
         Command::Sessions(args) => sessions::sessions(args),
         Command::Policy(command) => policy::policy(command),
+        Command::Audit(args) => audit::audit(args),
         Command::Doctor => doctor::doctor(),
     };
     done.unwrap_or_else(report).into()

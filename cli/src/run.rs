@@ -11,10 +11,10 @@ use crate::state::{State, cancel_on_ctrl_c, repository};
 use crate::terminal::Terminal;
 use crate::weights;
 use agent::ask::{Asking, QUESTION_SECONDS_MAX};
-use agent::audit::{Key, Log};
+use agent::audit::{self, Durability, Key, Log};
 use agent::budget::Budget;
 use agent::drive::{Event, Finished, Loop};
-use agent::gate::{Grants, Mode, Policy};
+use agent::gate::{Grants, Mode, Policy, SHIPPED_POLICY};
 use agent::hooks::{Facts, Hooks};
 use agent::http::HttpModel;
 use agent::plan::Plan;
@@ -23,7 +23,7 @@ use agent::session::{Ending, Record};
 use agent::{Model, Session, Workspace};
 use models::{Role, Weights};
 use sandbox::BoxSpec;
-use serde_json::json;
+use serde_json::{Value, json};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -77,6 +77,8 @@ impl Job {
         })?);
         let plan = self.args.verify.as_deref().map(read_plan).transpose()?;
         let mut hooks = self.hooks(state)?;
+        let hint = "set CLOISTER_HOME to a directory outside of the repository";
+        let key = Key::outside(&repo, state.home.path()).map_err(|error| Fatal::config(error, hint))?;
         let weights = self.weights(state)?;
         for left in sandbox::reap(&state.boxes())? {
             eprintln!("note: buried box {} that an earlier run left behind", left.id);
@@ -97,9 +99,14 @@ impl Job {
         hooks.add_repository(&|path| boxed.read(path).ok());
         hooks.facts = facts(state, &id);
         tell_inert(&hooks);
+        let model_sha256 = weights.as_ref().and_then(|weights| weights.gguf()?.sha256);
         let mut model = self.model(weights)?;
-        let (code, _) = IndexedCode::open(state, &repo, vectors_wanted(state, &repo, &boxed)?, cancel)?;
-        let mut log = self.log(state, &id, &repo, model.name())?;
+        let (code, indexed) = IndexedCode::open(state, &repo, vectors_wanted(state, &repo, &boxed)?, cancel)?;
+        let made_of = json!({
+            "model_sha256": model_sha256.map(|digest| digest.to_string()),
+            "policy_sha256": policy_sha256(self.args.policy.as_deref(), &repo), "index_generation": indexed.generation,
+        });
+        let mut log = begin_log(state, &id, key, self.header(&id, &repo, model.name(), made_of))?;
         let mut watcher = self.watcher(&id, model.name(), &boxed);
         let mut session = Session::new(Profile::for_model(model.name()));
         let budget = Budget {
@@ -178,17 +185,18 @@ impl Job {
         Ok(Box::new(LocalModel { engine: local::load(&weights)?, name: weights.name }))
     }
 
-    fn log(&self, state: &State, id: &str, repo: &Path, model: &str) -> Result<Log, Fatal> {
-        let directory = state.sessions().join(id);
-        std::fs::create_dir_all(&directory)?;
-        let key = Key::load_or_create(state.home.path())?;
-        let header = json!({
+    /// The first record. `made_of`: digests of what decides how the session goes.
+    fn header(&self, id: &str, repo: &Path, model: &str, made_of: Value) -> Value {
+        let mut header = json!({
             "v": 1, "session": id, "task": self.task, "repo": repo, "model": model, "url": self.args.url,
             "named_model": self.args.model, "policy": absolute(self.args.policy.as_deref()), "verify": absolute(self.args.verify.as_deref()),
             "hooks": absolute(self.args.hooks.as_deref()),
             "continues": self.earlier.as_ref().map(|(id, _)| id), "version": env!("CARGO_PKG_VERSION"),
         });
-        Ok(Log::create(&directory.join("log.jsonl"), key, header)?)
+        if let (Some(header), Value::Object(made_of)) = (header.as_object_mut(), made_of) {
+            header.extend(made_of);
+        }
+        header
     }
 
     fn watcher(&self, id: &str, model: &str, boxed: &Boxed) -> Watcher {
@@ -203,13 +211,24 @@ impl Job {
 
     fn finish(&self, state: &State, id: &str, repo: &Path, over: Over) -> Result<Exit, Fatal> {
         let Over { finished, session, boxed, mut log, watcher, opened } = over;
-        // A parked session takes one more record, the answer, which seals it.
-        let parked = matches!(finished.ending, Ending::Parked { .. });
-        let head = if parked { log.head() } else { log.seal()? };
         let directory = state.sessions().join(id);
         let diff = finished.report.as_ref().map(|report| report.diff.as_str()).unwrap_or_default();
         std::fs::write(directory.join("change.diff"), diff)?;
         let exit = Exit::from(&finished.ending);
+        let kept = format!("the change is in {}", directory.join("change.diff").display());
+        let applied = match finished.ending {
+            Ending::Verified if self.args.apply => apply(&boxed, &finished, repo, state, opened, &mut log)
+                .map(|()| format!("applied to {}", repo.display()))
+                .map_err(|error| Fatal { exit: Exit::Failed, error, hint: kept }),
+            Ending::Verified => Ok(format!("not applied; {kept}")),
+            _ => Ok("the repository is untouched".into()),
+        };
+        if let Err(fatal) = &applied {
+            log.append("apply_failed", json!({ "why": format!("{:#}", fatal.error) }), None, Durability::Buffered)?;
+        }
+        // A parked session takes one more record, the answer, which seals it.
+        let parked = matches!(finished.ending, Ending::Parked { .. });
+        let head = if parked { log.head() } else { log.seal()? };
         match &watcher {
             Watcher::Screen(screen) => screen.close(&finished, session.costs()),
             Watcher::Stream(stream) => stream.emit(
@@ -218,14 +237,6 @@ impl Job {
                         "attempts": session.attempts(), "head": head.to_string() }),
             ),
         }
-        let kept = format!("the change is in {}", directory.join("change.diff").display());
-        let applied = match finished.ending {
-            Ending::Verified if self.args.apply => apply(&boxed, &finished, repo, state, opened)
-                .map(|()| format!("applied to {}", repo.display()))
-                .map_err(|error| Fatal { exit: Exit::Failed, error, hint: kept }),
-            Ending::Verified => Ok(format!("not applied; {kept}")),
-            _ => Ok("the repository is untouched".into()),
-        };
         match &watcher {
             Watcher::Screen(_) => {
                 let applied = applied.as_deref().unwrap_or("not applied");
@@ -250,7 +261,15 @@ struct Over {
 }
 
 /// Carries a verified change into the working tree, where what it replaces is still what the model read.
-fn apply(boxed: &Boxed, finished: &Finished, repo: &Path, state: &State, opened: SystemTime) -> anyhow::Result<()> {
+/// The log says so before and after, hunk by hunk.
+fn apply(
+    boxed: &Boxed,
+    finished: &Finished,
+    repo: &Path,
+    state: &State,
+    opened: SystemTime,
+    log: &mut Log,
+) -> anyhow::Result<()> {
     let changes = boxed.typed_changes(&finished.changes)?;
     anyhow::ensure!(changes.len() == finished.changes.len(), "the box no longer holds the change that was verified");
     // The box compares with the working tree as it is now, so it cannot know what a person did while it was open.
@@ -258,7 +277,12 @@ fn apply(boxed: &Boxed, finished: &Finished, repo: &Path, state: &State, opened:
     if let Some(change) = changes.iter().find(overtaken) {
         anyhow::bail!("{} was changed in the working tree while the session ran", change.path.display());
     }
+    let cause = log.append("applying", audit::applying(&finished.changes), None, Durability::Synced)?;
     sandbox::apply(&changes, repo, &state.journals())?;
+    for hunk in finished.changes.iter().flat_map(audit::applied) {
+        log.append("applied", hunk, Some(cause), Durability::Buffered)
+            .map_err(|error| anyhow::anyhow!("the change was applied, but the log cannot be written: {error}"))?;
+    }
     Ok(())
 }
 
@@ -276,6 +300,20 @@ fn tell_inert(hooks: &Hooks) {
             eprintln!("  to let it run, read it and add to hooks.toml:\n{}", inert.pin);
         }
     }
+}
+
+fn begin_log(state: &State, id: &str, key: Key, header: Value) -> Result<Log, Fatal> {
+    let directory = directory(state, id);
+    std::fs::create_dir_all(&directory)?;
+    Ok(Log::create(&directory.join("log.jsonl"), key, header)?)
+}
+
+/// What the policy was made of: the administrator's text and the project's. Both were just read and hold.
+fn policy_sha256(administrator: Option<&Path>, repo: &Path) -> String {
+    let read = |path: &Path| std::fs::read(path).unwrap_or_default();
+    let administrator = administrator.map_or_else(|| SHIPPED_POLICY.as_bytes().to_vec(), read);
+    let project = read(&repo.join(".cloister/policy.toml"));
+    audit::sha256_of(&[audit::sha256(&administrator), audit::sha256(&project)])
 }
 
 /// When a file was last changed, by the time that nobody can set.

@@ -7,7 +7,7 @@ use crate::show;
 use crate::state::{State, cancel_on_ctrl_c};
 use agent::action::parse;
 use agent::ask::Answer;
-use agent::audit::{self, Durability, Head, Key, Log};
+use agent::audit::{self, Durability, Key, Log};
 use agent::gate::Logged;
 use agent::session::{Ending, Record, Step};
 use serde_json::Value;
@@ -21,7 +21,7 @@ pub fn sessions(command: Sessions) -> Result<Exit, Fatal> {
         Sessions::Show { id, json } => show(&state, &id, json),
         Sessions::Resume { id, apply, park, seconds } => resume(&state, &id, apply, park, seconds),
         Sessions::Answer { id, answer } => answer_question(&state, &id, answer),
-        Sessions::Verify { id, head } => verify(&state, &id, head.as_deref()),
+        Sessions::Verify { id, head } => crate::audit::verify(&state, &log_path(&state, &id)?, head.as_deref()),
     }
 }
 
@@ -139,32 +139,6 @@ fn answer_question(state: &State, id: &str, answer: YesOrNo) -> Result<Exit, Fat
     Ok(Exit::Done)
 }
 
-fn verify(state: &State, id: &str, head: Option<&str>) -> Result<Exit, Fatal> {
-    let path = log_path(state, id)?;
-    let key = Key::load(state.home.path())?;
-    let head = head
-        .map(str::parse::<Head>)
-        .transpose()
-        .map_err(|error| Fatal::config(error, "copy it from the end of the run"))?;
-    let report = audit::verify(&path, &key, head.as_ref())?;
-    println!("{} records, {}", report.records, if report.sealed { "sealed" } else { "not sealed" });
-    match report.ending {
-        audit::Ending::Whole => println!("the chain is whole"),
-        audit::Ending::TornTail { bytes } => {
-            println!("the chain is whole up to a torn tail of {bytes} bytes, left by a crash")
-        }
-        audit::Ending::Broken { record, why } => {
-            let error = anyhow::anyhow!("the chain is broken at record {record}: {why}");
-            return Err(Fatal {
-                exit: Exit::Failed,
-                error,
-                hint: "somebody or something changed this log after it was written".into(),
-            });
-        }
-    }
-    Ok(Exit::Done)
-}
-
 fn read(state: &State, id: &str) -> Result<(Value, Vec<Record>), Fatal> {
     let mut header = Value::Null;
     let mut records = Vec::new();
@@ -185,7 +159,8 @@ pub fn verdicts(state: &State, id: &str) -> Result<Vec<Logged>, Fatal> {
     Ok(entries.filter(|entry| entry.kind == "verdict").filter_map(|entry| Logged::of_record(&entry.body)).collect())
 }
 
-fn log_path(state: &State, id: &str) -> Result<PathBuf, Fatal> {
+/// The log of a session that exists.
+pub fn log_path(state: &State, id: &str) -> Result<PathBuf, Fatal> {
     let plain = !id.is_empty() && id.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-');
     let path = directory(state, id).join("log.jsonl");
     if !plain || !path.is_file() {

@@ -34,6 +34,14 @@ pub enum KeyError {
     /// Not a regular file of 32 bytes.
     #[error("the audit key {0} is not a regular file of 32 bytes: remove it to start a new chain")]
     Malformed(PathBuf),
+    /// A box shows the repository to the agent's commands, and would show the key too.
+    #[error("the audit key {key} would lie inside the repository {repo}, where an agent can read it")]
+    InsideRepository {
+        /// Where it would be.
+        key: PathBuf,
+        /// What a box shows.
+        repo: PathBuf,
+    },
     /// The system gave no random bytes.
     #[error("the system gave no random bytes: {0}")]
     Random(getrandom::Error),
@@ -55,6 +63,20 @@ impl Key {
             }
             Err(source) => Err(KeyError::Io { path, source }),
         }
+    }
+
+    /// As [`Key::load_or_create`], and refused where an agent that works in `repo` could read the key.
+    pub fn outside(repo: &Path, home: &Path) -> Result<Key, KeyError> {
+        let io = |path: &Path| {
+            let path = path.to_owned();
+            move |source| KeyError::Io { path, source }
+        };
+        fs::create_dir_all(home).map_err(io(home))?;
+        let (home, repo) = (home.canonicalize().map_err(io(home))?, repo.canonicalize().map_err(io(repo))?);
+        if home.starts_with(&repo) {
+            return Err(KeyError::InsideRepository { key: home.join(KEY_FILE), repo });
+        }
+        Key::load_or_create(&home)
     }
 
     /// The key in `home`, which must exist.
@@ -109,7 +131,7 @@ fn from_hex(hex: &str) -> Option<Vec<u8>> {
         b'a'..=b'f' => Some(b - b'a' + 10),
         _ => None,
     };
-    if hex.len() % 2 != 0 {
+    if !hex.len().is_multiple_of(2) {
         return None;
     }
     hex.as_bytes().chunks(2).map(|pair| Some(nibble(pair[0])? << 4 | nibble(pair[1])?)).collect()

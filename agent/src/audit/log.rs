@@ -8,6 +8,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde_json::{Value, json};
 
+use super::cause::Cause;
 use super::read::{self, Ending, VerifyError};
 use super::{GENESIS, Head, Key, RECORD_BYTES_MAX, canonical};
 
@@ -29,6 +30,7 @@ pub struct Log {
     prev: String,
     end: u64,
     state: State,
+    cause: Cause,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -108,7 +110,8 @@ impl Log {
     pub fn create(path: &Path, key: Key, header: Value) -> Result<Log, CreateError> {
         let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
         lock(&file)?;
-        let mut log = Log { file, key, next: 0, prev: GENESIS.to_owned(), end: 0, state: State::Open };
+        let mut log =
+            Log { file, key, next: 0, prev: GENESIS.to_owned(), end: 0, state: State::Open, cause: Cause::default() };
         if let Err(e) = log.append("header", header, None, Durability::Synced) {
             fs::remove_file(path)?;
             return Err(e.into());
@@ -137,7 +140,12 @@ impl Log {
         }
         let end = fs::metadata(path)?.len() - cut;
         file.set_len(end)?;
-        let mut log = Log { file, key, next: head.count, prev: head.mac, end, state: State::Open };
+        let mut cause = Cause::default();
+        for record in read::read(path).map_err(|VerifyError(e)| e)? {
+            let record = record?;
+            cause.follow(&record.kind, record.n);
+        }
+        let mut log = Log { file, key, next: head.count, prev: head.mac, end, state: State::Open, cause };
         log.file.seek(SeekFrom::Start(end))?;
         if cut > 0 {
             log.append("repaired", json!({ "cut_bytes": cut }), None, Durability::Synced)?;
@@ -145,8 +153,9 @@ impl Log {
         Ok(log)
     }
 
-    /// Adds one record and returns its number. When it fails the log ends as it did before. A number in `body` that
-    /// is not an integer is written as a string: floats have no canonical form that every reader gives back.
+    /// Adds one record and returns its number. When it fails the log ends as it did before. Without a `parent`, its
+    /// cause is what follows from the records before it. A number in `body` that is not an integer is written as a
+    /// string: floats have no canonical form that every reader gives back.
     pub fn append(
         &mut self,
         kind: &str,
@@ -160,6 +169,7 @@ impl Log {
             State::Failed => return Err(AppendError::Failed),
         }
         let n = self.next;
+        let parent = parent.or_else(|| self.cause.of(kind));
         if let Some(parent) = parent.filter(|p| *p >= n) {
             return Err(AppendError::Parent { parent, n });
         }
@@ -181,6 +191,7 @@ impl Log {
         self.end += line.len() as u64;
         self.next += 1;
         self.prev = mac;
+        self.cause.follow(kind, n);
         Ok(n)
     }
 

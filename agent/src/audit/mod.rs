@@ -6,19 +6,29 @@
 //! for that [`Log::seal`] returns the [`Head`], which the person keeps.
 //!
 //! A line is only valid in its canonical form (sorted keys, no spaces), so that even a changed space is seen.
+//!
+//! Each record names its cause: task, model turn, verdict on its call, job, files really
+//! written, tests, proof, hunk applied. [`Story`] tells that to a person, [`Ocsf`] to a security team's tools.
 
 mod canonical;
+mod cause;
+mod effects;
 mod key;
 mod log;
+mod ocsf;
 mod read;
+mod story;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 pub use canonical::canonical;
+pub use effects::{FILES_NAMED_MAX, HUNKS_NAMED_MAX, Held, applied, applying, sha256, sha256_of};
 pub use key::{KEY_FILE, Key, KeyError};
 pub use log::{AppendError, CreateError, Durability, Log, ResumeError};
-pub use read::{Ending, Reader, Report, VerifyError, read, verify};
+pub use ocsf::{OCSF_VERSION, Ocsf};
+pub use read::{Ending, Reader, Report, VerifyError, read, read_from, verify, verify_from};
+pub use story::Story;
 
 /// The longest line that a log may hold. A caller bounds what it writes long before this.
 pub const RECORD_BYTES_MAX: usize = 8 << 20;

@@ -48,15 +48,12 @@ pub struct VerifyError(#[from] pub io::Error);
 /// Checks the whole chain, and against `expected_head` (what [`super::Log::seal`] returned) that nothing was cut
 /// off or added.
 pub fn verify(path: &Path, key: &Key, expected_head: Option<&Head>) -> Result<Report, VerifyError> {
-    Ok(verify_from(Lines::open(path)?, key, expected_head)?)
+    Ok(verify_from(BufReader::new(File::open(path)?), key, expected_head)?)
 }
 
 /// As [`verify`], from any source of bytes.
-pub(super) fn verify_from<R: BufRead>(
-    mut lines: Lines<R>,
-    key: &Key,
-    expected_head: Option<&Head>,
-) -> io::Result<Report> {
+pub fn verify_from<R: BufRead>(log: R, key: &Key, expected_head: Option<&Head>) -> io::Result<Report> {
+    let mut lines = Lines { file: log };
     let mut report = Report { records: 0, ending: Ending::Whole, sealed: false, head: None };
     loop {
         match lines.next_line()? {
@@ -71,7 +68,7 @@ pub(super) fn verify_from<R: BufRead>(
             }
             Line::Whole(line) => match check(&line, key, &report) {
                 Err(why) => {
-                    report.ending = broken(report.records, why);
+                    report.ending = broken(report.records, &why);
                     return Ok(report);
                 }
                 Ok(record) => {
@@ -85,8 +82,7 @@ pub(super) fn verify_from<R: BufRead>(
     if let Some(expected) = expected_head
         && report.head.as_ref() != Some(expected)
     {
-        let why =
-            format!("the head says {} records, the file has {} and another last MAC", expected.count, report.records);
+        let why = not_the_end(expected.count, report.records);
         report.ending = broken(report.records.min(expected.count), &why);
     }
     Ok(report)
@@ -94,18 +90,23 @@ pub(super) fn verify_from<R: BufRead>(
 
 /// The records of a log, one at a time, without checking their MACs: for showing a session. It ends at the first
 /// line that is not a whole record.
-pub fn read(path: &Path) -> Result<Reader, VerifyError> {
-    Ok(Reader { lines: Lines::open(path)?, done: false })
+pub fn read(path: &Path) -> Result<Reader<BufReader<File>>, VerifyError> {
+    Ok(read_from(BufReader::new(File::open(path)?)))
+}
+
+/// As [`read`], from any source of bytes.
+pub fn read_from<R: BufRead>(log: R) -> Reader<R> {
+    Reader { lines: Lines { file: log }, done: false }
 }
 
 /// See [`read`].
 #[derive(Debug)]
-pub struct Reader {
-    lines: Lines<BufReader<File>>,
+pub struct Reader<R> {
+    lines: Lines<R>,
     done: bool,
 }
 
-impl Iterator for Reader {
+impl<R: BufRead> Iterator for Reader<R> {
     type Item = Result<Record, io::Error>;
 
     fn next(&mut self) -> Option<Self::Item> {
@@ -129,23 +130,44 @@ fn broken(record: u64, why: &str) -> Ending {
     Ending::Broken { record, why: why.to_owned() }
 }
 
+/// What a head that does not match says about the end of the file.
+fn not_the_end(expected: u64, records: u64) -> String {
+    let difference = format!("the head says {expected} records, the file has {records}");
+    match records.cmp(&expected) {
+        std::cmp::Ordering::Less => format!("{difference}: its end was cut off"),
+        std::cmp::Ordering::Greater => format!("{difference}: records were added after the head was taken"),
+        std::cmp::Ordering::Equal => format!("{difference}, but the last one has another MAC: it is another log"),
+    }
+}
+
 /// One line against the chain so far.
-fn check(line: &str, key: &Key, so_far: &Report) -> Result<Record, &'static str> {
+fn check(line: &str, key: &Key, so_far: &Report) -> Result<Record, String> {
     if so_far.sealed {
-        return Err("a record follows the seal");
+        return Err("a record follows the seal".into());
     }
     let mut value: Value = serde_json::from_str(line).map_err(|_| "the line is not JSON")?;
     if canonical(&value) != line {
-        return Err("the line is not in canonical form");
+        return Err("the line is not in canonical form".into());
     }
     let record: Record = Record::deserialize_from(&value).ok_or("the line is not a record")?;
     value.as_object_mut().and_then(|fields| fields.shift_remove("mac"));
     if !key.verifies(&canonical(&value), &record.mac) {
-        return Err("its MAC does not match its content");
+        return Err("it was edited, or signed with another key: its MAC does not match its content".into());
+    }
+    // From here on the record is genuine, so its number says what happened to the file.
+    let place = so_far.records;
+    if record.n > place {
+        return Err(format!("record {} stands here: {} before it were deleted or moved", record.n, record.n - place));
+    }
+    if record.n < place {
+        return Err(format!("record {} stands here: it was moved or repeated", record.n));
     }
     let prev = so_far.head.as_ref().map_or(GENESIS, |head| &head.mac);
-    if record.n != so_far.records || record.prev != prev {
-        return Err("it does not follow the record before it");
+    if record.prev != prev {
+        return Err("it follows another record: it comes from another log under the same key".into());
+    }
+    if record.parent.is_some_and(|parent| parent >= record.n) {
+        return Err("its cause is not before it".into());
     }
     Ok(record)
 }
@@ -159,21 +181,15 @@ impl Record {
 
 /// A file cut at its newlines, with bounded memory.
 #[derive(Debug)]
-pub(super) struct Lines<R> {
-    pub(super) file: R,
+struct Lines<R> {
+    file: R,
 }
 
-pub(super) enum Line {
+enum Line {
     Whole(String),
     Torn(u64),
     TooLong,
     End,
-}
-
-impl Lines<BufReader<File>> {
-    fn open(path: &Path) -> io::Result<Self> {
-        Ok(Lines { file: BufReader::new(File::open(path)?) })
-    }
 }
 
 impl<R: BufRead> Lines<R> {

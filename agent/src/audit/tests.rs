@@ -1,19 +1,22 @@
-//! Attacks on a log, and crashes.
+//! Attacks on a log. What a crash does is in [`kills`].
 
 use std::fs;
-use std::io::{BufRead, BufReader};
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
-use std::process::{Command, Stdio};
 
 use serde_json::json;
 use tempfile::TempDir;
 
 use super::*;
 
+mod kills;
+
 fn key() -> Key {
     Key::from_bytes([7; 32])
 }
+
+/// What somebody does to the lines of a log.
+type Tampering = fn(&mut Vec<String>);
 
 struct Bench {
     dir: TempDir,
@@ -41,9 +44,9 @@ impl Bench {
         verify(&self.path(), &key(), head).unwrap().ending
     }
 
-    fn rewrite(&self, change: impl Fn(&mut Vec<&str>)) {
+    fn rewrite(&self, change: impl Fn(&mut Vec<String>)) {
         let text = fs::read_to_string(self.path()).unwrap();
-        let mut lines: Vec<&str> = text.lines().collect();
+        let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
         change(&mut lines);
         fs::write(self.path(), lines.join("\n") + "\n").unwrap();
     }
@@ -89,7 +92,28 @@ fn every_change_of_one_byte_is_detected() {
 }
 
 fn report_of(bytes: &[u8], head: Option<&Head>) -> Report {
-    read::verify_from(read::Lines { file: bytes }, &key(), head).unwrap()
+    verify_from(bytes, &key(), head).unwrap()
+}
+
+/// As a session writes them: bodies of several shapes, some of them with the same text twice.
+#[test]
+fn every_byte_of_a_long_log_is_guarded() {
+    let bench = Bench::new();
+    let mut log = bench.log(8);
+    for n in 0..16u64 {
+        let body = json!({ "call": { "name": "read_file", "path": "src/a.py" }, "n": [n, null, true], "t": "ä\t\"" });
+        log.append(if n % 4 == 0 { "replied" } else { "verdict" }, body, None, Durability::Buffered).unwrap();
+    }
+    let head = log.seal().unwrap();
+    let good = fs::read(bench.path()).unwrap();
+    assert_eq!(report_of(&good, Some(&head)).ending, Ending::Whole);
+    for at in 0..good.len() {
+        for flip in [0x01, 0x20] {
+            let mut bad = good.clone();
+            bad[at] ^= flip;
+            assert_ne!(report_of(&bad, None).ending, Ending::Whole, "byte {at} xor {flip}");
+        }
+    }
 }
 
 #[test]
@@ -115,13 +139,13 @@ fn every_truncation_is_a_torn_tail_or_fewer_records_and_the_head_shows_it() {
 
 #[test]
 fn deletion_reordering_insertion_and_replay_are_detected() {
-    let cases: [(&str, fn(&mut Vec<&str>)); 4] = [
+    let cases: [(&str, Tampering); 4] = [
         ("deletion", |lines| {
             lines.remove(2);
         }),
         ("reordering", |lines| lines.swap(2, 3)),
-        ("replay", |lines| lines.insert(2, lines[1])),
-        ("a blank line", |lines| lines.insert(2, "")),
+        ("replay", |lines| lines.insert(2, lines[1].clone())),
+        ("a blank line", |lines| lines.insert(2, String::new())),
     ];
     for (what, change) in cases {
         let bench = Bench::new();
@@ -130,6 +154,78 @@ fn deletion_reordering_insertion_and_replay_are_detected() {
         eprintln!("{what}");
         bench.assert_broken_at(2);
     }
+}
+
+#[test]
+fn a_broken_chain_says_what_was_done_to_it() {
+    let cases: [(&str, Tampering); 5] = [
+        ("1 before it were deleted or moved", |lines| drop(lines.remove(2))),
+        ("record 3 stands here", |lines| lines.swap(2, 3)),
+        ("record 1 stands here: it was moved or repeated", |lines| lines.insert(2, lines[1].clone())),
+        ("it was edited", |lines| lines[2] = lines[2].replace(r#""b":1"#, r#""b":7"#)),
+        ("not in canonical form", |lines| lines[2] = lines[2].replace(r#""b":1"#, r#""b": 1"#)),
+    ];
+    for (expected, change) in cases {
+        let bench = Bench::new();
+        drop(bench.log(4));
+        let text = fs::read_to_string(bench.path()).unwrap();
+        let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
+        change(&mut lines);
+        let bad = lines.join("\n") + "\n";
+        let Ending::Broken { record: 2, why } = report_of(bad.as_bytes(), None).ending else { panic!("{expected}") };
+        assert!(why.contains(expected), "{why}");
+    }
+}
+
+#[test]
+fn a_record_of_another_log_under_the_same_key_does_not_fit() {
+    let (one, other) = (Bench::new(), Bench::new());
+    drop(one.log(3));
+    let mut log = Log::create(&other.path(), key(), json!({ "session": "s2" })).unwrap();
+    for n in 0..3 {
+        log.append("event", json!(n), None, Durability::Buffered).unwrap();
+    }
+    let lines = |bench: &Bench| -> Vec<String> {
+        fs::read_to_string(bench.path()).unwrap().lines().map(str::to_owned).collect()
+    };
+    let mut mixed = lines(&one);
+    mixed[2] = lines(&other).remove(2);
+    fs::write(one.path(), mixed.join("\n") + "\n").unwrap();
+    let Ending::Broken { record: 2, why } = one.ending(None) else { panic!() };
+    assert!(why.contains("another log"), "{why}");
+}
+
+#[test]
+fn a_head_tells_a_cut_end_from_added_records_and_from_another_log() {
+    let bench = Bench::new();
+    let log = bench.log(3);
+    let why = |head: Head| match bench.ending(Some(&head)) {
+        Ending::Broken { record, why } => (record, why),
+        other => panic!("{other:?}"),
+    };
+    let head = log.head();
+    assert_eq!(bench.ending(Some(&head)), Ending::Whole);
+    let (at, cut) = why(Head { count: 9, ..head.clone() });
+    assert!(at == 4 && cut.contains("its end was cut off"), "{at} {cut}");
+    let (at, added) = why(Head { count: 2, ..head.clone() });
+    assert!(at == 2 && added.contains("were added"), "{at} {added}");
+    assert!(why(Head { mac: "0".repeat(64), ..head }).1.contains("another log"));
+}
+
+#[test]
+fn the_key_is_refused_where_an_agent_could_read_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let (repo, home) = (dir.path().join("repo"), dir.path().join("home"));
+    fs::create_dir_all(&repo).unwrap();
+    Key::outside(&repo, &home).unwrap();
+    // The other way round is harmless: a box shows the repository, not what is around it.
+    fs::create_dir_all(home.join("repo")).unwrap();
+    Key::outside(&home.join("repo"), &home).unwrap();
+    let inside = Key::outside(&repo, &repo.join(".cloister"));
+    assert!(matches!(inside, Err(KeyError::InsideRepository { .. })));
+    assert!(!repo.join(".cloister").join(KEY_FILE).exists());
+    std::os::unix::fs::symlink(&repo, dir.path().join("link")).unwrap();
+    assert!(matches!(Key::outside(&repo, &dir.path().join("link")), Err(KeyError::InsideRepository { .. })));
 }
 
 #[test]
@@ -238,47 +334,4 @@ fn the_key_is_made_once_and_is_private() {
     fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
     fs::write(&path, b"short").unwrap();
     assert!(matches!(Key::load_or_create(&home), Err(KeyError::Malformed(_))));
-}
-
-/// Not a test of its own: the child of the test below, which appends until it is killed.
-#[test]
-fn child_that_appends_until_it_is_killed() {
-    let Some(path) = std::env::var_os("CLOISTER_AUDIT_TEST_CHILD") else { return };
-    let mut log = Log::create(path.as_ref(), key(), json!({})).unwrap();
-    for n in 0.. {
-        log.append("event", json!({ "n": n, "pad": "x".repeat(n % 5000) }), None, Durability::Buffered).unwrap();
-        if n == 20 {
-            println!("twenty are written");
-        }
-    }
-}
-
-#[test]
-fn a_log_whose_writer_was_killed_verifies_up_to_its_last_whole_line() {
-    for round in 0..4 {
-        let bench = Bench::new();
-        let mut child = Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", "audit::tests::child_that_appends_until_it_is_killed", "--nocapture"])
-            .env("CLOISTER_AUDIT_TEST_CHILD", bench.path())
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let mut out = BufReader::new(child.stdout.take().unwrap());
-        let mut line = String::new();
-        while !line.contains("twenty are written") {
-            line.clear();
-            assert!(out.read_line(&mut line).unwrap() > 0, "the child ended early");
-        }
-        std::thread::sleep(std::time::Duration::from_millis(round * 7));
-        child.kill().unwrap();
-        child.wait().unwrap();
-        let bytes = fs::read(bench.path()).unwrap();
-        let whole_lines = bytes.iter().filter(|b| **b == b'\n').count() as u64;
-        let report = verify(&bench.path(), &key(), None).unwrap();
-        assert_eq!(report.records, whole_lines);
-        assert!(!matches!(report.ending, Ending::Broken { .. }), "{report:?}");
-        let mut log = Log::resume(&bench.path(), key()).unwrap();
-        log.append("event", json!({}), None, Durability::Synced).unwrap();
-        assert_eq!(bench.ending(None), Ending::Whole);
-    }
 }

@@ -38,7 +38,7 @@ impl Loop<'_> {
             Outcome::Refused(why) => return Ok(Record::Refused { why }),
         };
         // The tests and the verifier run afterwards, so there is nothing to tell yet.
-        if matches!(call, Call::RunTests | Call::Finish { .. }) {
+        if matches!(call, Call::RunTests | Call::Finish { .. } | Call::ReportImpossible { .. }) {
             return Ok(Record::Observed { text: with(text, &told), writes, shown, functions, lines });
         }
         let fold = self.fire(&Occasion::PostToolUse { call: &call, response: &text }, &[])?;

@@ -246,11 +246,52 @@ fn a_refusal_names_the_rule_and_nothing_runs() {
 #[test]
 fn no_effect_without_its_verdict_before_it() {
     let played = play(&[("code.py", CODE)], &[READ, WORSE, READ, FIX]);
-    for (at, kind) in played.kinds.iter().enumerate() {
-        if kind == "observed" {
-            assert_eq!(played.kinds[at - 1], "verdict", "{:?}", played.kinds);
+    let kinds: Vec<&String> = played.kinds.iter().filter(|kind| *kind != "wrote").collect();
+    for (at, kind) in kinds.iter().enumerate() {
+        if *kind == "observed" {
+            assert_eq!(kinds[at - 1], "verdict", "{:?}", played.kinds);
         }
     }
+}
+
+#[test]
+fn every_record_leads_back_to_the_header_and_a_written_file_to_the_turn_that_asked_for_it() {
+    let played = play(&[("code.py", CODE)], &[READ, FIX]);
+    let chain = |from: usize| {
+        let parent = |n: &u64| played.log[*n as usize].parent;
+        let kinds = std::iter::successors(Some(from as u64), parent).map(|n| played.kinds[n as usize].as_str());
+        kinds.collect::<Vec<_>>()
+    };
+    for n in 0..played.log.len() {
+        assert_eq!(chain(n).last(), Some(&"header"), "{:?}", chain(n));
+    }
+    let verified = played.kinds.iter().rposition(|kind| kind == "verified").unwrap();
+    let expected =
+        ["verified", "job", "tested", "job", "observed", "wrote", "verdict", "replied", "opened", "job", "header"];
+    assert_eq!(chain(verified), expected);
+}
+
+#[test]
+fn what_was_written_is_in_the_log_with_the_digest_of_its_bytes() {
+    let played = play(&[("code.py", CODE)], &[READ, WORSE]);
+    let wrote: Vec<&serde_json::Value> =
+        played.log.iter().filter(|entry| entry.kind == "wrote").map(|entry| &entry.body["files"][0]).collect();
+    assert_eq!((wrote[0]["path"].as_str(), wrote[0]["is"].as_str()), (Some("code.py"), Some("changed")));
+    assert_eq!(wrote[0]["sha256"], audit::sha256(CODE.replace("wrong", "worse").as_bytes()));
+    assert_eq!(wrote[1]["is"], "as_before", "taking it back is written down too");
+}
+
+#[test]
+fn a_turn_carries_the_digest_of_its_prompt() {
+    let played = play(&[("code.py", CODE)], &[READ, FIX]);
+    let digests: Vec<&serde_json::Value> = played
+        .entries
+        .iter()
+        .filter(|entry| entry.kind == "replied")
+        .map(|entry| &entry.body["prompt_sha256"])
+        .collect();
+    let asked: Vec<String> = played.asked.iter().map(|request| audit::sha256_of(&request.messages)).collect();
+    assert_eq!(digests, asked.iter().collect::<Vec<_>>());
 }
 
 #[test]

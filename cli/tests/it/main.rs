@@ -1,5 +1,6 @@
 //! Does the real binary do what it promises? Whole runs on a temporary home, offline, in parallel.
 
+mod audit;
 mod bad_input;
 mod crash;
 mod home;

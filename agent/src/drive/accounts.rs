@@ -1,0 +1,40 @@
+//! What does the log say besides the records that the session folds? Jobs before they start, and what they really wrote.
+
+use super::{LogLost, Loop};
+use crate::action::Call;
+use crate::audit::{Durability, Held};
+use crate::session::Step;
+
+impl Loop<'_> {
+    pub(super) fn note(&mut self, kind: &str, body: serde_json::Value, durability: Durability) -> Result<(), LogLost> {
+        self.log.append(kind, body, None, durability)?;
+        Ok(())
+    }
+
+    /// A job that the harness runs by itself has no verdict: it is in the log, on the disk, before it starts.
+    pub(super) fn announce(&mut self, step: &Step) -> Result<(), LogLost> {
+        let Some(plan) = self.plan.as_ref().filter(|_| matches!(step, Step::Test | Step::Verify)) else {
+            return Ok(());
+        };
+        let job = serde_json::json!({ "argv": plan.argv, "fresh_box": matches!(step, Step::Verify) });
+        self.note("job", job, Durability::Synced)
+    }
+
+    /// Logs what the box holds that it did not hold before.
+    pub(super) fn wrote(&mut self, held: &mut Held) -> Result<(), LogLost> {
+        let wrote = match self.workspace.changes() {
+            Ok(changes) => held.wrote(&changes),
+            Err(error) => Some(serde_json::json!({ "unknown": error.to_string() })),
+        };
+        wrote.map_or(Ok(()), |body| self.note("wrote", body, Durability::Buffered))
+    }
+}
+
+/// Can this step change what the box holds?
+pub(super) fn may_write(step: &Step) -> bool {
+    match step {
+        Step::Act(call) => call.edits() || matches!(call, Call::RunCommand { .. }),
+        Step::Test | Step::Restore(_) => true,
+        Step::Ask(_) | Step::Verify | Step::End(_) => false,
+    }
+}
