@@ -8,6 +8,7 @@ use crate::budget::{Budget, Spent};
 use crate::code::Code;
 use crate::gate::{self, Context, Judgement, Policy};
 use crate::model::{Flow, Model, ModelError, Request};
+use crate::monitor::{self, Finding, Monitor};
 use crate::plan::Plan;
 use crate::session::{Ending, Record, Restore, Session, Step};
 use crate::tests_run::TestRun;
@@ -42,6 +43,8 @@ pub struct Loop<'a> {
     pub policy: &'a Policy,
     /// Remembers.
     pub log: &'a mut Log,
+    /// Watches the sequence of what is done.
+    pub monitor: Monitor,
     /// How much may be spent.
     pub budget: Budget,
     /// How the work is proven.
@@ -114,16 +117,17 @@ impl Loop<'_> {
     pub fn record(&mut self, session: &mut Session, record: &Record) -> Result<(), LogLost> {
         let body = serde_json::to_value(record).map_err(|error| LogLost(error.to_string()))?;
         let kind = body["record"].as_str().unwrap_or("record").to_owned();
-        self.log.append(&kind, body, None, Durability::Buffered).map_err(|error| LogLost(error.to_string()))?;
+        let n = self.log.append(&kind, body, None, Durability::Buffered).map_err(|error| LogLost(error.to_string()))?;
         session.apply(record);
         (self.on_event)(Event::Recorded(record));
-        Ok(())
+        let seen = self.monitor.observe(n, monitor::Event::Recorded(record));
+        flag(self.log, &seen)
     }
 
     fn opening(&mut self, task: &str) -> Result<Record, WorkspaceError> {
         let files = self.workspace.walk()?;
         let memory = self.workspace.read("AGENTS.md").ok();
-        let memory = memory.map(|bytes| crate::text::sanitize(&bytes, 4_000).text);
+        let memory = memory.map(|bytes| crate::text::shown(&bytes, 4_000).text);
         let tests = match &self.plan {
             None => None,
             Some(plan) => Some(TestRun::read(&plan.argv, &self.workspace.run(&plan.command(), self.cancel)?)),
@@ -168,11 +172,18 @@ impl Loop<'_> {
             Ok(call) => call,
             Err(why) => return Ok(Ok(Record::Refused { why })),
         };
-        let cleared = gate::clear(self.policy, tools::action(&call), &Context::default());
+        let seen = self.monitor.before(&call);
+        let said = monitor::said(&seen);
+        flag(self.log, &seen)?;
+        let cleared = gate::clear(self.policy, tools::action(&call), &Context { said: &said, ..Context::default() });
         let judgement = cleared.as_ref().map_or_else(|refused| &refused.judgement, |cleared| cleared.judgement());
         let verdict = serde_json::json!({ "call": call, "judgement": judgement });
         // On the disk before the effect, always.
-        self.log.append("verdict", verdict, None, Durability::Synced).map_err(|error| LogLost(error.to_string()))?;
+        let n = self
+            .log
+            .append("verdict", verdict, None, Durability::Synced)
+            .map_err(|error| LogLost(error.to_string()))?;
+        self.monitor.observe(n, monitor::Event::Judged(&call, judgement));
         (self.on_event)(Event::Judged(&call, judgement));
         let cleared = match cleared {
             Ok(cleared) => cleared,
@@ -213,6 +224,15 @@ impl Loop<'_> {
         *proof = (Some(report.clone()), changes);
         Ok(Record::Verified { report })
     }
+}
+
+/// Logs what the monitor saw.
+fn flag(log: &mut Log, seen: &[Finding]) -> Result<(), LogLost> {
+    for finding in seen {
+        let body = serde_json::to_value(finding).map_err(|error| LogLost(error.to_string()))?;
+        log.append("flag", body, None, Durability::Buffered).map_err(|error| LogLost(error.to_string()))?;
+    }
+    Ok(())
 }
 
 fn ended_by(error: WorkspaceError) -> Ending {

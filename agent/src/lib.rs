@@ -13,6 +13,7 @@ pub mod edit;
 pub mod gate;
 pub mod http;
 pub mod model;
+pub mod monitor;
 pub mod plan;
 pub mod profile;
 pub mod session;

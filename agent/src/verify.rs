@@ -104,10 +104,12 @@ pub fn verify(
     Ok((report, changes))
 }
 
-/// What the agent changed, without what running Python leaves behind.
+/// What the agent changed, without what running Python leaves behind and without outputs that were kept.
 pub fn own_changes(workspace: &dyn Workspace) -> Result<Vec<Change>, WorkspaceError> {
     let litter = |path: &str| {
-        path.split('/').any(|part| part == "__pycache__" || part == ".pytest_cache") || path.ends_with(".pyc")
+        path.starts_with(crate::tools::SPILL_DIRECTORY)
+            || path.split('/').any(|part| part == "__pycache__" || part == ".pytest_cache")
+            || path.ends_with(".pyc")
     };
     let mut changes = workspace.changes()?;
     changes.retain(|change| !litter(&change.path));

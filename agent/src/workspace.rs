@@ -112,6 +112,8 @@ pub(crate) mod fake {
         pub base: BTreeMap<String, Vec<u8>>,
         /// As changed.
         pub now: BTreeMap<String, Vec<u8>>,
+        /// What every command prints, instead of the result of its "tests".
+        pub output: Option<Vec<u8>>,
     }
 
     impl Memory {
@@ -119,7 +121,7 @@ pub(crate) mod fake {
         pub fn with(files: &[(&str, &str)]) -> Self {
             let base: BTreeMap<String, Vec<u8>> =
                 files.iter().map(|(path, text)| ((*path).to_owned(), text.as_bytes().to_vec())).collect();
-            Self { now: base.clone(), base }
+            Self { now: base.clone(), base, output: None }
         }
     }
 
@@ -158,7 +160,11 @@ pub(crate) mod fake {
             let right = self.now.get("code.py").is_some_and(|bytes| String::from_utf8_lossy(bytes).contains("right"));
             let output =
                 if right { "Ran 2 tests in 0.1s\n\nOK\n" } else { "Ran 2 tests in 0.1s\n\nFAILED (failures=1)\n" };
-            Ok(Ran { ended: Ended::Exited(i32::from(!right)), output: output.into(), seconds: 0.1 })
+            Ok(Ran {
+                ended: Ended::Exited(i32::from(!right)),
+                output: self.output.clone().unwrap_or(output.into()),
+                seconds: 0.1,
+            })
         }
 
         fn changes(&self) -> Result<Vec<Change>, WorkspaceError> {
@@ -172,7 +178,7 @@ pub(crate) mod fake {
         }
 
         fn fresh(&self) -> Result<Box<dyn Workspace>, WorkspaceError> {
-            Ok(Box::new(Self { now: self.base.clone(), base: self.base.clone() }))
+            Ok(Box::new(Self { now: self.base.clone(), base: self.base.clone(), output: None }))
         }
     }
 }
