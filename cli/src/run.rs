@@ -12,6 +12,7 @@ use crate::weights;
 use agent::audit::{Key, Log};
 use agent::budget::Budget;
 use agent::drive::{Event, Finished, Loop};
+use agent::monitor::Monitor;
 use agent::gate::Policy;
 use agent::http::HttpModel;
 use agent::plan::Plan;
@@ -110,6 +111,7 @@ impl Job {
                 code: &code,
                 policy: &policy,
                 log: &mut log,
+                monitor: Monitor::default(),
                 budget,
                 plan,
                 cancel,

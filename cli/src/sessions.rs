@@ -7,9 +7,10 @@ use crate::show;
 use crate::state::{State, cancel_on_ctrl_c};
 use agent::action::parse;
 use agent::audit::{self, Head, Key};
+use agent::monitor::{Rules, replay};
 use agent::session::Record;
 use serde_json::Value;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// `cloister sessions …`
 pub fn sessions(command: Sessions) -> Result<Exit, Fatal> {
@@ -18,6 +19,7 @@ pub fn sessions(command: Sessions) -> Result<Exit, Fatal> {
         Sessions::List => list(&state),
         Sessions::Show { id, json } => show(&state, &id, json),
         Sessions::Resume { id, apply, seconds } => resume(&state, &id, apply, seconds),
+        Sessions::Monitor { id, json, rules } => monitor(&state, &id, json, rules.as_deref()),
         Sessions::Verify { id, head } => verify(&state, &id, head.as_deref()),
     }
 }
@@ -95,6 +97,31 @@ fn resume(state: &State, id: &str, apply: bool, seconds: u64) -> Result<Exit, Fa
     let cancel = cancel_on_ctrl_c()?;
     println!("resuming {id}: a fresh box, the policy as it is now, none of the earlier grants");
     Job { task: args.task.clone(), args, earlier: Some((id.to_owned(), records)) }.run(state, &cancel)
+}
+
+/// Watches the session again, from its log.
+fn monitor(state: &State, id: &str, json: bool, rules: Option<&Path>) -> Result<Exit, Fatal> {
+    let rules = match rules {
+        None => Rules::shipped(),
+        Some(path) => Rules::parse(&path.display().to_string(), &std::fs::read_to_string(path)?)
+            .map_err(|error| Fatal::config(error, "correct the file, or leave --rules out"))?,
+    };
+    let records: Vec<audit::Record> = audit::read(&log_path(state, id)?)?.map_while(Result::ok).collect();
+    let flags = replay(rules, &records);
+    for flag in &flags {
+        if json {
+            println!("{}", serde_json::to_string(flag)?);
+            continue;
+        }
+        let finding = &flag.finding;
+        let evidence: Vec<String> = finding.evidence.iter().map(u64::to_string).collect();
+        let because = if evidence.is_empty() { String::new() } else { format!(" (see record {})", evidence.join(", ")) };
+        println!("record {:<5} {:?} {}{because}\n    {}", flag.record, finding.severity, finding.rule.name(), finding.what);
+    }
+    if flags.is_empty() && !json {
+        println!("no rule of the monitor finds anything in {id}");
+    }
+    Ok(Exit::Done)
 }
 
 fn verify(state: &State, id: &str, head: Option<&str>) -> Result<Exit, Fatal> {
