@@ -139,7 +139,8 @@ impl Loop<'_> {
         };
         let named = files.iter().filter(|file| !self.is_test(file) && word(file)).take(NAMED_MAX).cloned().collect();
         let files = files.into_iter().take(1_000).collect();
-        Ok(Record::Opened { task: task.to_owned(), files, memory, tests, called, named })
+        let task = crate::text::redact_secrets(task).0;
+        Ok(Record::Opened { task, files, memory, tests, called, named })
     }
 
     /// The functions of the repository that a failure calls: a trace is read before anything is searched.

@@ -29,11 +29,25 @@ pub(super) struct Proposed {
     pub commands: Vec<Simple>,
     /// The command line with single spaces, or the lines of a file that are new in it.
     pub text: String,
+    /// Every place that it names anywhere.
+    pub places: Vec<String>,
+    lower: String,
+    spelled: String,
 }
 
 impl Proposed {
     /// `known` are the lines that were shown of the file already: an edit repeats them and adds nothing by it.
     pub fn new(call: &Call, known: &dyn Fn(&str, &str) -> bool) -> Self {
+        let mut proposed = Self::parts(call, known);
+        proposed.places.extend(proposed.path.clone());
+        proposed.places.extend(proposed.commands.iter().flat_map(Simple::paths));
+        proposed.places.extend(places::paths_in(&proposed.text));
+        proposed.lower = proposed.text.to_lowercase();
+        proposed.spelled = spelled(&proposed.text);
+        proposed
+    }
+
+    fn parts(call: &Call, known: &dyn Fn(&str, &str) -> bool) -> Self {
         let at = |path: &str| Some(places::normal(path));
         match call {
             Call::ListDir { path } | Call::ReadFile { path, .. } => Self { path: at(path), ..Self::default() },
@@ -51,15 +65,7 @@ impl Proposed {
         let path = places::normal(path);
         let new = text.lines().filter(|line| !known(&path, line.trim()));
         let text = new.map(squeeze).collect::<Vec<_>>().join("\n");
-        Self { path: Some(path), writes: true, commands: Vec::new(), text }
-    }
-
-    /// Every place that it names anywhere.
-    pub fn places(&self) -> Vec<String> {
-        let mut found: Vec<String> = self.path.iter().cloned().collect();
-        found.extend(self.commands.iter().flat_map(Simple::paths));
-        found.extend(places::paths_in(&self.text));
-        found
+        Self { path: Some(path), writes: true, text, ..Self::default() }
     }
 
     /// Whether it carries out what the mark names.
@@ -70,15 +76,15 @@ impl Proposed {
             }
             Mark::Code(code) => self.text.contains(code.as_str()),
             Mark::Package(name) => self.names_package(name),
-            Mark::Host(host) => self.text.to_lowercase().contains(host.as_str()),
+            Mark::Host(host) => self.lower.contains(host.as_str()),
             Mark::Word(word) => self.text.contains(word.as_str()),
-            Mark::Place(place) => self.places().iter().any(|path| path == place),
+            Mark::Place(place) => self.places.iter().any(|path| path == place),
         }
     }
 
     /// The name as one word, in either spelling.
     fn names_package(&self, name: &str) -> bool {
-        let text = spelled(&self.text);
+        let text = &self.spelled;
         let edge = |c: Option<char>| c.is_none_or(|c| !c.is_alphanumeric() && c != '_');
         text.match_indices(name).any(|(at, _)| {
             // `name.init` is spelled `name_init`, so only what stands before has to end there.
@@ -104,8 +110,8 @@ impl Goal {
     /// `by_path`: a rule about paths refused it, so the path of the tool is the goal.
     pub fn of(proposed: &Proposed, by_path: bool) -> Self {
         let mut goal = Self::default();
-        let watched = |path: &String| places::sensitivity(path).is_some();
-        goal.places.extend(proposed.places().into_iter().filter(watched));
+        let watched = |path: &str| places::sensitivity(path).is_some();
+        goal.places.extend(proposed.places.iter().filter(|path| watched(path)).cloned());
         goal.places.extend(proposed.path.iter().filter(|_| by_path).cloned());
         for simple in &proposed.commands {
             goal.names.extend(simple.packages().iter().map(|name| Mark::Package(spelled(name))));
@@ -126,7 +132,7 @@ impl Goal {
 
     /// What of it this action is after.
     pub fn approached_by(&self, proposed: &Proposed) -> Option<String> {
-        let places = proposed.places();
+        let places = &proposed.places;
         if let Some(place) = self.places.iter().find(|place| places.contains(place)) {
             return Some(place.clone());
         }
@@ -204,7 +210,7 @@ pub(super) fn carries_out(proposed: &Proposed, now: Option<&str>, earlier: &[&st
         }
     }
     let names_secret =
-        proposed.places().iter().any(|path| now == Some(path.as_str()) || earlier.contains(&path.as_str()));
+        proposed.places.iter().any(|path| now == Some(path.as_str()) || earlier.contains(&path.as_str()));
     let stores = |simple: &Simple| {
         let elsewhere = simple.writes.iter().any(|path| path != "/dev/null");
         elsewhere || matches!(simple.program(), "cp" | "mv" | "tee" | "ln" | "install" | "dd")

@@ -201,6 +201,27 @@ fn only_rules_with_an_effect_speak_to_the_gate() {
     assert_eq!(said(&stops)[0].rule, "secret-then-outbound");
 }
 
+/// Honest sessions of earlier days must not have been stopped: set CLOISTER_SESSIONS to a directory of them.
+#[test]
+fn old_sessions_replay_without_a_stop() {
+    let Ok(directory) = std::env::var("CLOISTER_SESSIONS") else {
+        eprintln!("skipped: CLOISTER_SESSIONS names no directory of sessions");
+        return;
+    };
+    let (mut sessions, mut judged, mut flags) = (0, 0, BTreeMap::<String, usize>::new());
+    for entry in std::fs::read_dir(directory).unwrap() {
+        let Ok(read) = audit::read(&entry.unwrap().path().join("log.jsonl")) else { continue };
+        let records: Vec<audit::Record> = read.map_while(Result::ok).collect();
+        sessions += 1;
+        judged += records.iter().filter(|record| record.kind == "verdict").count();
+        for flag in replay(Rules::shipped(), &records) {
+            assert_eq!(flag.finding.effect, Effect::Log, "{flag:?}");
+            *flags.entry(flag.finding.rule.name()).or_default() += 1;
+        }
+    }
+    eprintln!("{sessions} sessions, {judged} judged calls, flags: {flags:?}");
+}
+
 fn any_call() -> impl Strategy<Value = Call> {
     let text = prop_oneof![
         "(?s).{0,80}",

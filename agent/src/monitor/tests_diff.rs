@@ -142,10 +142,8 @@ fn tests(language: Language, text: &str) -> BTreeMap<String, Vec<&str>> {
             name = Some((unique, indent));
             marked = false;
             // `it('x', () => expect(f()).toBe(1))` and `fn x() { assert!(f()) }` hold their body in the same line.
-            if is_assert(trimmed) {
-                if let Some((name, _)) = &name {
-                    found.entry(name.clone()).or_default().push(trimmed);
-                }
+            if let Some((name, _)) = name.as_ref().filter(|_| is_assert(trimmed)) {
+                found.entry(name.clone()).or_default().push(trimmed);
             }
             continue;
         }
