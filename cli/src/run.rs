@@ -156,7 +156,7 @@ impl Job {
         std::fs::create_dir_all(&directory)?;
         let key = Key::load_or_create(state.home.path())?;
         let header = json!({
-            "v": 1, "session": id, "task": self.task, "repo": repo, "model": model, "url": self.args.url,
+            "v": 1, "session": id, "task": agent::text::redact_secrets(&self.task).0, "repo": repo, "model": model, "url": self.args.url,
             "named_model": self.args.model, "policy": absolute(self.args.policy.as_deref()), "verify": absolute(self.args.verify.as_deref()),
             "continues": self.earlier.as_ref().map(|(id, _)| id), "version": env!("CARGO_PKG_VERSION"),
         });
