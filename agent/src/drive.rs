@@ -10,6 +10,7 @@ use crate::code::Code;
 use crate::gate::{Grants, Judgement, Mode, Policy};
 use crate::hooks::{Hooks, Told};
 use crate::model::{Flow, Model, ModelError, Request};
+use crate::monitor::{self, Monitor};
 use crate::plan::Plan;
 use crate::session::{Ending, Record, Restore, Session, Step};
 use crate::tests_run::TestRun;
@@ -56,6 +57,8 @@ pub struct Loop<'a> {
     pub hooks: &'a Hooks,
     /// Remembers.
     pub log: &'a mut Log,
+    /// Watches the sequence of what is done.
+    pub monitor: Monitor,
     /// How much may be spent.
     pub budget: Budget,
     /// How the work is proven.
@@ -218,16 +221,17 @@ impl Loop<'_> {
             body["prompt_sha256"] = audit::sha256_of(&session.messages()).into();
         }
         let kind = body["record"].as_str().unwrap_or("record").to_owned();
-        self.note(&kind, body, Durability::Buffered)?;
+        let n = self.note(&kind, body, Durability::Buffered)?;
         session.apply(record);
         (self.on_event)(Event::Recorded(record));
-        Ok(())
+        let seen = self.monitor.observe(n, monitor::Event::Recorded(record));
+        self.flag(&seen)
     }
 
     fn opening(&mut self, task: &str) -> Result<Record, WorkspaceError> {
         let files = self.workspace.walk()?;
         let memory = self.workspace.read("AGENTS.md").ok();
-        let memory = memory.map(|bytes| crate::text::sanitize(&bytes, 4_000).text);
+        let memory = memory.map(|bytes| crate::text::shown(&bytes, 4_000).text);
         let tests = match &self.plan {
             None => None,
             Some(plan) => Some(TestRun::read(&plan.argv, &self.workspace.run(&plan.command(), self.cancel)?)),
@@ -239,7 +243,8 @@ impl Loop<'_> {
         };
         let named = files.iter().filter(|file| !self.is_test(file) && word(file)).take(NAMED_MAX).cloned().collect();
         let files = files.into_iter().take(1_000).collect();
-        Ok(Record::Opened { task: task.to_owned(), files, memory, tests, called, named })
+        let task = crate::text::redact_secrets(task).0;
+        Ok(Record::Opened { task, files, memory, tests, called, named })
     }
 
     /// The functions of the repository that a failure calls: a trace is read before anything is searched.

@@ -25,6 +25,14 @@ pub enum EditError {
         /// What stands there.
         text: String,
     },
+    /// A mark of a redacted secret that could mean more than one, or none.
+    #[error(
+        "your code holds a redacted secret, and which one of {path} is meant cannot be told. Leave that part out of the code block"
+    )]
+    Redacted {
+        /// The file.
+        path: String,
+    },
     /// A line to replace that is not there, or more than once.
     #[error("your edit was not made: {path} does not have the line `{line}` exactly once. Write the complete function")]
     NoSuchLine {

@@ -15,6 +15,7 @@ pub mod gate;
 pub mod hooks;
 pub mod http;
 pub mod model;
+pub mod monitor;
 pub mod plan;
 pub mod profile;
 pub mod session;

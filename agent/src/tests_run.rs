@@ -1,6 +1,6 @@
 //! What did the tests say? The command, how it ended, and how many failed.
 
-use crate::text::sanitize;
+use crate::text::shown;
 use crate::verify::{self, Case};
 use crate::workspace::{Ended, Ran};
 use serde::{Deserialize, Serialize};
@@ -47,7 +47,7 @@ impl TestRun {
             },
             failed: if passed { Some(0) } else { failed },
             ran: count,
-            output: sanitize(&condense(&whole), OUTPUT_BYTES_MAX).text,
+            output: shown(&condense(&whole), OUTPUT_BYTES_MAX).text,
             millis: (ran.seconds * 1000.0) as u64,
             cases: verify::cases(&whole),
         }

@@ -3,14 +3,19 @@
 //! Repository text, tool output and model output are hostile. Three dangers are removed here: it acts on the
 //! terminal (escapes, control characters), it reads differently from what it is (invisible and bidirectional
 //! characters), or it speaks as the system (chat control tokens). It is also bounded, keeping the head and the
-//! tail, because test runners print the failure at the end.
+//! tail, because test runners print the failure at the end. What goes to a model or into the log is [`shown`]: that,
+//! without secrets and bounded in lines too. [`fenced`] closes it in, so that no text ends its own quotation.
 
 mod escapes;
 mod secrets;
 
 use serde::{Deserialize, Serialize};
 
-pub use secrets::redact_secrets;
+pub(crate) use secrets::entropy;
+pub use secrets::{redact_keeping_lines, redact_secrets, restore_secrets};
+
+/// The most lines of one text that a model is shown.
+pub const LINES_MAX: usize = 400;
 
 /// Text that holds no terminal escapes, no control characters but `\n` and `\t`, no invisible or bidirectional
 /// characters and no chat control tokens.
@@ -28,19 +33,74 @@ pub struct Safe {
 /// how much. Invalid UTF-8 becomes U+FFFD.
 #[must_use]
 pub fn sanitize(raw: &[u8], limit_bytes: usize) -> Safe {
+    reduce(raw, limit_bytes, usize::MAX, &clean)
+}
+
+/// As [`sanitize`], and without what looks like a credential, in at most [`LINES_MAX`] lines.
+#[must_use]
+pub fn shown(raw: &[u8], limit_bytes: usize) -> Safe {
+    let clean = |raw: &[u8]| {
+        let (text, removed) = clean(raw);
+        (redact_secrets(&text).0, removed)
+    };
+    reduce(raw, limit_bytes, LINES_MAX, &clean)
+}
+
+/// The text as a quotation that it cannot close itself: its fence is longer than any run of backquotes that begins a
+/// line of it.
+#[must_use]
+pub fn fenced(text: &str) -> String {
+    let text = text.trim_end();
+    let fence = fence(text);
+    format!("{fence}\n{text}\n{fence}")
+}
+
+/// See [`fenced`].
+#[must_use]
+pub fn fence(text: &str) -> String {
+    let ticks = |line: &str| line.trim_start().bytes().take_while(|byte| *byte == b'`').count();
+    "`".repeat(text.lines().map(ticks).max().unwrap_or(0).max(2) + 1)
+}
+
+fn reduce(raw: &[u8], limit_bytes: usize, lines_max: usize, clean: &dyn Fn(&[u8]) -> (String, u64)) -> Safe {
     // A 200 MB file must not cost 200 MB of work: only what can survive the cut is read. Twice the limit at each
     // end, because removing escapes can shrink what is read.
     let window = limit_bytes.saturating_mul(2).max(4096);
     if raw.len() <= window.saturating_mul(2) {
         let (text, removed) = clean(raw);
-        let (text, truncated) = bound(&text, "", 0, limit_bytes);
+        let (head, tail, skipped) = few_lines(&text, None, lines_max);
+        let (text, truncated) = bound(head, tail, skipped, limit_bytes);
         return Safe { text, truncated_bytes: truncated, removed_controls: removed };
     }
     let (head, removed_head) = clean(&raw[..window]);
     let (tail, removed_tail) = clean(&raw[raw.len() - window..]);
-    let skipped = (raw.len() - 2 * window) as u64;
-    let (text, truncated) = bound(&head, &tail, skipped, limit_bytes);
+    let (first, last, fewer) = few_lines(&head, Some(&tail), lines_max);
+    let skipped = (raw.len() - 2 * window) as u64 + fewer;
+    let (text, truncated) = bound(first, last, skipped, limit_bytes);
     Safe { text, truncated_bytes: truncated, removed_controls: removed_head + removed_tail }
+}
+
+/// The first and the last lines where there are more than allowed, and how many bytes lie between. `last` is where
+/// the tail is taken from; without it, from `first` too.
+fn few_lines<'a>(first: &'a str, last: Option<&'a str>, lines_max: usize) -> (&'a str, &'a str, u64) {
+    let count = |text: &str| text.bytes().filter(|byte| *byte == b'\n').count();
+    let lines = count(first) + last.map_or(0, count);
+    if lines <= lines_max {
+        return (first, last.unwrap_or_default(), 0);
+    }
+    // One line is for the note.
+    let keep = lines_max.saturating_sub(1) / 2;
+    let end = first.match_indices('\n').nth(keep.saturating_sub(1)).map_or(first.len(), |(at, _)| at + 1);
+    let from = last.unwrap_or(first);
+    let begin = from
+        .strip_suffix('\n')
+        .unwrap_or(from)
+        .rmatch_indices('\n')
+        .nth(keep.saturating_sub(1))
+        .map_or(0, |(at, _)| at + 1);
+    let begin = if last.is_none() { begin.max(end) } else { begin };
+    let whole = first.len() + last.map_or(0, str::len);
+    (&first[..end], &from[begin..], (whole - end - (from.len() - begin)) as u64)
 }
 
 /// One line of at most about `limit_bytes`, for a message that quotes untrusted text.
@@ -100,17 +160,32 @@ fn clean(raw: &[u8]) -> (String, u64) {
 }
 
 /// Tags with which model families open a tool call, a tool result, hidden reasoning or a turn.
-const TAGS: [&str; 8] =
-    ["tool_call", "tool_response", "tool_result", "tools", "think", "start_of_turn", "end_of_turn", "function_results"];
+const TAGS: [&str; 10] = [
+    "tool_call",
+    "tool_response",
+    "tool_result",
+    "tools",
+    "think",
+    "start_of_turn",
+    "end_of_turn",
+    "function_results",
+    "bos",
+    "eos",
+];
 
-/// Puts a space inside `<|name|>`, `<tag>` and `</tag>`, so that no tokenizer reads them as one control token.
+/// Words in square brackets with which other families do the same.
+const BRACKETED: [&str; 7] =
+    ["INST", "SYSTEM_PROMPT", "AVAILABLE_TOOLS", "TOOL_CALLS", "TOOL_RESULTS", "TOOL_CONTENT", "THINK"];
+
+/// Puts a space inside `<|name|>`, `<tag>`, `</tag>`, `<<SYS>>` and `[INST]`, so that no tokenizer reads them as one
+/// control token.
 fn break_control_tokens(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut rest = text;
-    while let Some(at) = rest.find('<') {
+    while let Some(at) = rest.find(['<', '[']) {
         let (before, from) = rest.split_at(at + 1);
         out.push_str(before);
-        if opens_token(from) {
+        if if before.ends_with('<') { opens_token(from) } else { opens_bracket(from) } {
             out.push(' ');
         }
         rest = from;
@@ -128,9 +203,17 @@ fn opens_token(after: &str) -> bool {
             return matches!(end, Some((at, c)) if c == bar && at > 0 && body[at + bar.len_utf8()..].starts_with('>'));
         }
     }
+    if ["<SYS>>", "</SYS>>"].iter().any(|token| after.starts_with(token)) {
+        return true;
+    }
     let name = after.strip_prefix('/').unwrap_or(after);
     let end = name.find(|c: char| !(c.is_ascii_alphanumeric() || c == '_')).unwrap_or(name.len());
     TAGS.contains(&&name[..end]) && name[end..].starts_with('>')
+}
+
+fn opens_bracket(after: &str) -> bool {
+    let name = after.strip_prefix('/').unwrap_or(after);
+    BRACKETED.iter().any(|token| name.strip_prefix(token).is_some_and(|rest| rest.starts_with(']')))
 }
 
 /// Keeps the head of `head` and the tail of `tail` within the limit; when nothing was skipped, `head` is the whole text.

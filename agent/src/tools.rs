@@ -7,7 +7,7 @@ use crate::code::Code;
 use crate::edit::{self, EditError};
 use crate::gate::{Access, Action, Cleared, Policy, Verdict};
 use crate::session::{Files, statements};
-use crate::text::{quote, sanitize};
+use crate::text::{LINES_MAX, fence, fenced, quote, redact_keeping_lines, restore_secrets, shown};
 use crate::verify::{self, own_changes};
 use crate::workspace::{Change, Command, Ended, Workspace, WorkspaceError};
 use std::sync::atomic::AtomicBool;
@@ -27,6 +27,12 @@ const GREP_LINES_MAX: usize = 30;
 const GREP_FILE_BYTES_MAX: usize = 2 * 1024 * 1024;
 const COMMAND_SECONDS_MAX: u64 = 60;
 const RESOLVE_FILES_MAX: usize = 2_000;
+/// Where outputs are kept that are too long to be shown.
+pub const SPILL_DIRECTORY: &str = ".cloister-out/";
+const SPILL_BYTES_MAX: usize = 4 << 20;
+const SPILLS_MAX: usize = 100;
+/// Larger files are redacted in the part that is shown only.
+const REDACT_BYTES_MAX: usize = 2 << 20;
 
 /// What an action led to.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -118,11 +124,14 @@ impl Tools<'_> {
             Call::Grep { pattern, path } => self.grep(pattern, path.as_deref()),
             Call::EditFile { path, text } => {
                 let path = path.as_deref().unwrap_or_default();
-                self.edit(path, |old, code| edit::splice(path, old, text, code))
+                self.edit(path, |old, code| edit::splice(path, old, &restored(path, text, old)?, code))
             }
             Call::EditLine { path, from, to } => {
                 let path = path.as_deref().unwrap_or_default();
-                self.edit(path, |old, code| edit::replace_line(path, old, from, to, code))
+                self.edit(path, |old, code| {
+                    let (from, to) = (restored(path, from, old)?, restored(path, to, old)?);
+                    edit::replace_line(path, old, &from, &to, code)
+                })
             }
             Call::WriteFile { path, text } => self.write_file(path, text),
             Call::RunCommand { command } => self.run_command(command, cancel),
@@ -156,40 +165,43 @@ impl Tools<'_> {
                 bytes.len()
             )));
         }
-        let text = String::from_utf8_lossy(&bytes);
+        let lossy = String::from_utf8_lossy(&bytes);
+        // As a whole, before it is cut: half a key is not recognised.
+        let text =
+            if bytes.len() <= REDACT_BYTES_MAX { redact_keeping_lines(&lossy) } else { lossy.clone().into_owned() };
         let total = text.lines().count();
         let first = start.unwrap_or(1).max(1);
         if first > total.max(1) {
             return Ok(Outcome::Refused(format!("{path} has {total} lines; line {first} does not exist")));
         }
         let mut last = end.unwrap_or(total).clamp(first, total.max(first));
-        let mut shown = String::new();
+        let mut part = String::new();
         for (at, line) in text.lines().enumerate().skip(first - 1).take(last + 1 - first) {
-            if shown.len() + line.len() > READ_BYTES_MAX {
+            if part.len() + line.len() > READ_BYTES_MAX || at + 1 - first >= LINES_MAX - 2 {
                 last = at;
                 break;
             }
-            shown += line;
-            shown.push('\n');
+            part += line;
+            part.push('\n');
         }
         let more = if last < total { format!(" Read on with \"start\": {}.", last + 1) } else { String::new() };
-        let lossy = if matches!(text, std::borrow::Cow::Owned(_)) {
+        let lossy = if matches!(lossy, std::borrow::Cow::Owned(_)) {
             " It is not UTF-8; bad bytes are shown as �."
         } else {
             ""
         };
-        let shown = clean(&shown, READ_BYTES_MAX + 1024);
-        let (calls, mut files, mut functions, mut lines) = self.calls(path, &shown);
+        let part = clean(&part, READ_BYTES_MAX + 1024);
+        let (calls, mut files, mut functions, mut lines) = self.calls(path, &part);
         files.push(path.to_owned());
         functions.extend(self.code.outline(path, &bytes).into_iter().map(|found| found.name));
         lines.extend(self.lines(path, &text));
-        let text =
-            format!("{path}, lines {first} to {last} of {total}:{lossy}\n```\n{}\n```{more}{calls}", shown.trim_end());
+        let text = format!("{path}, lines {first} to {last} of {total}:{lossy}\n{}{more}{calls}", fenced(&part));
         Ok(Outcome::Done { text, writes: Files::new(), shown: files, functions, lines })
     }
 
-    /// The statements in the functions of a file; one that stands there twice cannot be pointed at.
+    /// The statements in the functions of a file, without secrets; one that stands there twice cannot be pointed at.
     fn lines(&self, path: &str, text: &str) -> Vec<String> {
+        let text = redact_keeping_lines(text);
         let functions = self.code.outline(path, text.as_bytes());
         let mut lines: Vec<String> =
             functions.into_iter().filter_map(|found| text.get(found.bytes)).flat_map(statements).collect();
@@ -212,7 +224,7 @@ impl Tools<'_> {
             let Some(found) = found.filter(|found| found.bytes.len() <= CALLED_BYTES_MAX) else { continue };
             let body = clean(&String::from_utf8_lossy(&bytes[found.bytes]), CALLED_BYTES_MAX);
             lines.extend(statements(&body));
-            text += &format!("\nIt calls {name} of {}:\n```\n{}\n```", quote(other, 256), body.trim_end());
+            text += &format!("\nIt calls {name} of {}:\n{}", quote(other, 256), fenced(&body));
             files.push(other.clone());
             names.push(name.to_owned());
             if names.len() == CALLS_MAX {
@@ -236,18 +248,18 @@ impl Tools<'_> {
                     let symbol = hit.symbol.as_deref().map(|name| format!(" ({name})")).unwrap_or_default();
                     let body = clean(&hit.text, FOUND_BYTES_MAX);
                     text += &format!(
-                        "\n{}, lines {} to {}{symbol}:\n```\n{}\n```",
+                        "\n{}, lines {} to {}{symbol}:\n{}",
                         quote(&hit.path, PATH_BYTES_MAX),
                         hit.lines.0,
                         hit.lines.1,
-                        body.trim_end()
+                        fenced(&body)
                     );
                 }
                 Outcome::Done {
                     text,
                     writes: Files::new(),
                     functions: found.iter().filter_map(|hit| hit.symbol.clone()).collect(),
-                    lines: found.iter().flat_map(|hit| statements(&hit.text)).collect(),
+                    lines: found.iter().flat_map(|hit| statements(&clean(&hit.text, FOUND_BYTES_MAX))).collect(),
                     shown: found.into_iter().map(|hit| hit.path).collect(),
                 }
             }
@@ -259,7 +271,9 @@ impl Tools<'_> {
             .map(|path| path.trim_start_matches("./").trim_matches('/'))
             .filter(|path| !path.is_empty() && *path != ".");
         let inside = |path: &String| {
-            within.is_none_or(|dir| path == dir || path.strip_prefix(dir).is_some_and(|rest| rest.starts_with('/')))
+            within.map_or(!path.starts_with(SPILL_DIRECTORY), |dir| {
+                path == dir || path.strip_prefix(dir).is_some_and(|rest| rest.starts_with('/'))
+            })
         };
         let may_read = |path: &String| self.policy.path_verdict(Access::Read, path) == Verdict::Allow;
         let walked = self.workspace.walk()?;
@@ -287,9 +301,9 @@ impl Tools<'_> {
         }
         let note = matches.note.map(|note| format!("{note}\n")).unwrap_or_default();
         Ok(Outcome::said(format!(
-            "Lines that match `{}`:\n{note}```\n{}```",
+            "Lines that match `{}`:\n{note}{}",
             clean(pattern, 200),
-            clean(&text, OUTPUT_BYTES_MAX)
+            fenced(&clean(&text, OUTPUT_BYTES_MAX))
         )))
     }
 
@@ -326,8 +340,9 @@ impl Tools<'_> {
         self.workspace.write(path, new.as_bytes())?;
         let change =
             Change { path: path.into(), before: old.map(String::into_bytes), after: Some(new.clone().into_bytes()) };
-        let text =
-            format!("You changed {path}:\n```diff\n{}```", clean(&hunks(&verify::diff(&change)), OUTPUT_BYTES_MAX));
+        let diff = clean(&hunks(&verify::diff(&change)), OUTPUT_BYTES_MAX);
+        let fence = fence(&diff);
+        let text = format!("You changed {path}:\n{fence}diff\n{diff}{fence}");
         Ok(Outcome::Done {
             text,
             lines: self.lines(path, &new),
@@ -345,14 +360,28 @@ impl Tools<'_> {
             Ended::Exited(code) => format!("exit {code}"),
             Ended::Stopped(why) => why.clone(),
         };
-        let output = sanitize(&ran.output, OUTPUT_BYTES_MAX).text;
-        let text = format!("`{}` ended with {ended}:\n```\n{}\n```", clean(command, 400), output.trim_end());
+        let output = shown(&ran.output, OUTPUT_BYTES_MAX);
+        let spilled = if output.truncated_bytes > 0 { self.spill(&ran.output) } else { String::new() };
+        let text = format!("`{}` ended with {ended}:\n{}{spilled}", clean(command, 400), fenced(&output.text));
         let writes = own_changes(self.workspace)?
             .into_iter()
             .filter(|change| !before.contains(change))
             .filter_map(|change| Some((change.path, String::from_utf8(change.after?).ok()?)))
             .collect();
         Ok(Outcome::Done { text, writes, shown: Vec::new(), functions: Vec::new(), lines: Vec::new() })
+    }
+
+    /// Keeps a long output as a file that can be read and searched, and says where. The file is no part of the change.
+    /// A view that cannot be written keeps none; then the head and the tail must do.
+    fn spill(&mut self, output: &[u8]) -> String {
+        let taken = self.workspace.walk().unwrap_or_default();
+        let taken = taken.iter().filter(|path| path.starts_with(SPILL_DIRECTORY)).count();
+        let path = format!("{SPILL_DIRECTORY}{}.txt", taken + 1);
+        let kept = &output[..output.len().min(SPILL_BYTES_MAX)];
+        if taken >= SPILLS_MAX || self.workspace.write(&path, kept).is_err() {
+            return String::new();
+        }
+        format!("\nAll of it is in {path}: use grep or read_file there.")
     }
 
     /// For a path that does not exist: the path that was probably meant.
@@ -366,6 +395,11 @@ impl Tools<'_> {
         let same = walked.iter().find(|file| file.rsplit('/').next() == Some(name) && *file != path);
         same.map(|file| format!(". There is {file}")).unwrap_or_default()
     }
+}
+
+/// The text of an edit with the secrets that the model was not shown.
+fn restored(path: &str, text: &str, old: &str) -> Result<String, EditError> {
+    restore_secrets(text, old).ok_or_else(|| EditError::Redacted { path: path.into() })
 }
 
 /// Every name that stands before an opening bracket, once, in order.
@@ -420,7 +454,7 @@ fn judged(call: &Call, action: &Action) -> Call {
 }
 
 fn clean(text: &str, bytes_max: usize) -> String {
-    sanitize(text.as_bytes(), bytes_max).text
+    shown(text.as_bytes(), bytes_max).text
 }
 
 /// A diff without its file header: the path was said already.

@@ -132,6 +132,8 @@ pub(crate) mod fake {
         pub now: BTreeMap<String, Vec<u8>>,
         /// By the first word of their command; every other command is the tests.
         pub programs: BTreeMap<&'static str, Program>,
+        /// What every command prints, instead of the result of its "tests".
+        pub output: Option<Vec<u8>>,
     }
 
     impl Memory {
@@ -182,7 +184,12 @@ pub(crate) mod fake {
             let right = self.now.get("code.py").is_some_and(|bytes| String::from_utf8_lossy(bytes).contains("right"));
             let output =
                 if right { "Ran 2 tests in 0.1s\n\nOK\n" } else { "Ran 2 tests in 0.1s\n\nFAILED (failures=1)\n" };
-            Ok(Ran { ended: Ended::Exited(i32::from(!right)), output: output.into(), errors: Vec::new(), seconds: 0.1 })
+            Ok(Ran {
+                ended: Ended::Exited(i32::from(!right)),
+                output: self.output.clone().unwrap_or(output.into()),
+                errors: Vec::new(),
+                seconds: 0.1,
+            })
         }
 
         fn changes(&self) -> Result<Vec<Change>, WorkspaceError> {

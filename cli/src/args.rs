@@ -203,6 +203,17 @@ pub enum Sessions {
         /// `yes` lets the one action run that was asked about
         answer: YesOrNo,
     },
+    /// What the monitor's rules, as they are now, find suspicious in a session
+    Monitor {
+        /// The session
+        id: String,
+        /// One JSON object a line
+        #[arg(long)]
+        json: bool,
+        /// Rules that take the place of the built-in ones of the same name
+        #[arg(long, value_name = "FILE")]
+        rules: Option<PathBuf>,
+    },
     /// Check the hash chain of a session's log
     Verify {
         /// The session

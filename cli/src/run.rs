@@ -17,6 +17,7 @@ use agent::drive::{Event, Finished, Loop};
 use agent::gate::{Grants, Mode, Policy, SHIPPED_POLICY};
 use agent::hooks::{Facts, Hooks};
 use agent::http::HttpModel;
+use agent::monitor::Monitor;
 use agent::plan::Plan;
 use agent::profile::Profile;
 use agent::session::{Ending, Record};
@@ -129,6 +130,7 @@ impl Job {
                 grants: Grants::default(),
                 hooks: &hooks,
                 log: &mut log,
+                monitor: Monitor::default(),
                 budget,
                 plan,
                 cancel,
@@ -188,7 +190,7 @@ impl Job {
     /// The first record. `made_of`: digests of what decides how the session goes.
     fn header(&self, id: &str, repo: &Path, model: &str, made_of: Value) -> Value {
         let mut header = json!({
-            "v": 1, "session": id, "task": self.task, "repo": repo, "model": model, "url": self.args.url,
+            "v": 1, "session": id, "task": agent::text::redact_secrets(&self.task).0, "repo": repo, "model": model, "url": self.args.url,
             "named_model": self.args.model, "policy": absolute(self.args.policy.as_deref()), "verify": absolute(self.args.verify.as_deref()),
             "hooks": absolute(self.args.hooks.as_deref()),
             "continues": self.earlier.as_ref().map(|(id, _)| id), "version": env!("CARGO_PKG_VERSION"),

@@ -9,9 +9,10 @@ use agent::action::parse;
 use agent::ask::Answer;
 use agent::audit::{self, Durability, Key, Log};
 use agent::gate::Logged;
+use agent::monitor::{Rules, replay};
 use agent::session::{Ending, Record, Step};
 use serde_json::Value;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// `cloister sessions …`
 pub fn sessions(command: Sessions) -> Result<Exit, Fatal> {
@@ -22,6 +23,7 @@ pub fn sessions(command: Sessions) -> Result<Exit, Fatal> {
         Sessions::Resume { id, apply, park, seconds } => resume(&state, &id, apply, park, seconds),
         Sessions::Answer { id, answer } => answer_question(&state, &id, answer),
         Sessions::Verify { id, head } => crate::audit::verify(&state, &log_path(&state, &id)?, head.as_deref()),
+        Sessions::Monitor { id, json, rules } => monitor(&state, &id, json, rules.as_deref()),
     }
 }
 
@@ -109,6 +111,38 @@ fn resume(state: &State, id: &str, apply: bool, park: bool, seconds: u64) -> Res
         println!("  not restored: {}: {}", lost.covers(), lost.shown.lines().next().unwrap_or_default());
     }
     Job { task: args.task.clone(), args, earlier: Some((id.to_owned(), records)) }.run(state, &cancel)
+}
+
+/// Watches the session again, from its log.
+fn monitor(state: &State, id: &str, json: bool, rules: Option<&Path>) -> Result<Exit, Fatal> {
+    let rules = match rules {
+        None => Rules::shipped(),
+        Some(path) => Rules::parse(&path.display().to_string(), &std::fs::read_to_string(path)?)
+            .map_err(|error| Fatal::config(error, "correct the file, or leave --rules out"))?,
+    };
+    let records: Vec<audit::Record> = audit::read(&log_path(state, id)?)?.map_while(Result::ok).collect();
+    let flags = replay(rules, &records);
+    for flag in &flags {
+        if json {
+            println!("{}", serde_json::to_string(flag)?);
+            continue;
+        }
+        let finding = &flag.finding;
+        let evidence: Vec<String> = finding.evidence.iter().map(u64::to_string).collect();
+        let because =
+            if evidence.is_empty() { String::new() } else { format!(" (see record {})", evidence.join(", ")) };
+        println!(
+            "record {:<5} {:?} {}{because}\n    {}",
+            flag.record,
+            finding.severity,
+            finding.rule.name(),
+            finding.what
+        );
+    }
+    if flags.is_empty() && !json {
+        println!("no rule of the monitor finds anything in {id}");
+    }
+    Ok(Exit::Done)
 }
 
 /// The answer is the last record of the parked session's log: it seals it, so there is only one.

@@ -3,12 +3,13 @@
 use super::{LogLost, Loop};
 use crate::action::Call;
 use crate::audit::{Durability, Held};
+use crate::monitor::Finding;
 use crate::session::Step;
 
 impl Loop<'_> {
-    pub(super) fn note(&mut self, kind: &str, body: serde_json::Value, durability: Durability) -> Result<(), LogLost> {
-        self.log.append(kind, body, None, durability)?;
-        Ok(())
+    /// Appends one record; returns its number.
+    pub(super) fn note(&mut self, kind: &str, body: serde_json::Value, durability: Durability) -> Result<u64, LogLost> {
+        Ok(self.log.append(kind, body, None, durability)?)
     }
 
     /// A job that the harness runs by itself has no verdict: it is in the log, on the disk, before it starts.
@@ -17,7 +18,7 @@ impl Loop<'_> {
             return Ok(());
         };
         let job = serde_json::json!({ "argv": plan.argv, "fresh_box": matches!(step, Step::Verify) });
-        self.note("job", job, Durability::Synced)
+        self.note("job", job, Durability::Synced).map(drop)
     }
 
     /// Logs what the box holds that it did not hold before.
@@ -26,7 +27,16 @@ impl Loop<'_> {
             Ok(changes) => held.wrote(&changes),
             Err(error) => Some(serde_json::json!({ "unknown": error.to_string() })),
         };
-        wrote.map_or(Ok(()), |body| self.note("wrote", body, Durability::Buffered))
+        wrote.map_or(Ok(()), |body| self.note("wrote", body, Durability::Buffered).map(drop))
+    }
+
+    /// Logs what the monitor saw.
+    pub(super) fn flag(&mut self, seen: &[Finding]) -> Result<(), LogLost> {
+        for finding in seen {
+            let body = serde_json::to_value(finding).map_err(|error| LogLost(error.to_string()))?;
+            self.note("flag", body, Durability::Buffered)?;
+        }
+        Ok(())
     }
 }
 

@@ -8,6 +8,7 @@ use crate::ask::{Answer, Asking, Question};
 use crate::audit::Durability;
 use crate::gate::{self, Action, Cleared, Context, Grants, Judgement, Refused, Said, Verdict};
 use crate::hooks::{Fold, Occasion, Told};
+use crate::monitor;
 use crate::session::{Ending, Files, Record, Session};
 use crate::tools::{self, Outcome, Tools};
 use serde_json::json;
@@ -85,7 +86,10 @@ impl Loop<'_> {
         call: Call,
         fold: Fold,
     ) -> Result<Result<May, String>, Halt> {
-        let Fold { said, told, .. } = fold;
+        let Fold { mut said, told, .. } = fold;
+        let seen = self.monitor.before(&call);
+        self.flag(&seen)?;
+        said.extend(monitor::said(&seen));
         let cleared = gate::clear(self.policy, tools::action(&call), &self.context(&self.grants, &said));
         self.judged(proposed, &call, of(&cleared))?;
         let cleared = match cleared {
@@ -116,7 +120,9 @@ impl Loop<'_> {
         if let Some(proposed) = proposed {
             verdict["proposed"] = json!(proposed);
         }
-        self.log.append("verdict", verdict, None, Durability::Synced)?;
+        let n = self.note("verdict", verdict, Durability::Synced)?;
+        let seen = self.monitor.observe(n, monitor::Event::Judged(call, judgement));
+        self.flag(&seen)?;
         (self.on_event)(Event::Judged(call, judgement));
         Ok(())
     }

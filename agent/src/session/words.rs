@@ -2,6 +2,7 @@
 
 use crate::action::{LINE_IS, LINE_SHOULD_BE};
 use crate::tests_run::TestRun;
+use crate::text::fenced;
 
 /// Paths shown in the opening message.
 const FILES_SHOWN_MAX: usize = 60;
@@ -77,7 +78,7 @@ pub fn tests(run: &TestRun, what: &str) -> String {
     let result = if run.passed { "they pass" } else { "they fail" };
     let mut text = format!("{what}: `{}`, {result} ({}).", run.command, run.summary());
     if !run.passed {
-        text += &format!("\n```\n{}\n```", run.output.trim());
+        text += &format!("\n{}", fenced(run.output.trim()));
     }
     text
 }
@@ -87,7 +88,7 @@ pub fn refusal(why: &str, tests: Option<&TestRun>) -> String {
     let mut text = format!("{REFUSAL}{why}");
     // An edit that changes nothing is answered with the failure itself: it is what the model overlooked.
     if let Some(run) = tests.filter(|run| !run.passed && why.contains("changes nothing")) {
-        text += &format!("\nThe failure is still:\n```\n{}\n```", run.output.trim());
+        text += &format!("\nThe failure is still:\n{}", fenced(run.output.trim()));
     }
     text
 }
@@ -123,7 +124,7 @@ pub fn retry(attempts: &[(&str, &TestRun)], base: Option<&TestRun>) -> String {
     }
     // The failure of the base stands above already.
     if let Some((_, run)) = attempts.last().filter(|(_, run)| base.is_none_or(|base| base.output != run.output)) {
-        text += &format!("The last failure:\n```\n{}\n```\n", run.output.trim());
+        text += &format!("The last failure:\n{}\n", fenced(run.output.trim()));
     }
     text += "Say what is really wrong, then write a different edit: the line `edit_file PATH` and the complete corrected function in a code block.";
     text

@@ -139,7 +139,9 @@ pub fn is_test(name: &str) -> bool {
 /// What running the tests leaves behind; nobody's change.
 pub fn is_litter(path: &str) -> bool {
     let litter = ["__pycache__", ".pytest_cache", ".mypy_cache", ".ruff_cache"];
-    path.split('/').any(|part| litter.contains(&part)) || path.ends_with(".pyc")
+    path.starts_with(crate::tools::SPILL_DIRECTORY)
+        || path.split('/').any(|part| litter.contains(&part))
+        || path.ends_with(".pyc")
 }
 
 /// A change, sorted by what it may do.

@@ -1,0 +1,419 @@
+//! Do the tests of this file still test as much as before?
+//!
+//! A pure comparison of two texts by lines, for Python, JavaScript and TypeScript, Go, Rust and Java. It errs towards
+//! silence: a rename, a new test and a refactoring that keeps its expected values are honest work.
+
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Longer files are not compared.
+const FILE_BYTES_MAX: usize = 1 << 20;
+const FINDINGS_MAX: usize = 32;
+const DETAIL_CHARS_MAX: usize = 160;
+
+/// In which way a test became less.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Loss {
+    /// It is gone, and no new one is as strict.
+    Removed,
+    /// It is marked not to run, or returns before it asserts.
+    Skipped,
+    /// It asserts less often, and values that it expected are gone.
+    FewerAsserts,
+    /// An assertion accepts more than it did.
+    Weaker,
+    /// The expected value is another, everything else is as it was.
+    ExpectedChanged,
+    /// A failure inside it is caught.
+    Swallowed,
+}
+
+/// One finding.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TestLoss {
+    /// In which way.
+    pub loss: Loss,
+    /// The test by its name; empty when it concerns the file.
+    pub test: String,
+    /// The line that shows it, cut to a readable length.
+    pub detail: String,
+}
+
+/// What the file's tests lost from `before` to `after`; an empty `after` is a deleted file.
+#[must_use]
+pub fn compare(path: &str, before: &str, after: &str) -> Vec<TestLoss> {
+    let Some(language) = Language::of(path) else { return Vec::new() };
+    if before.len() > FILE_BYTES_MAX || after.len() > FILE_BYTES_MAX {
+        return vec![loss(Loss::Removed, "", "the file is too long to be compared")];
+    }
+    let (old, new) = (tests(language, before), tests(language, after));
+    let helpers = helpers(after);
+    let mut found = removed(&old, &new, &helpers);
+    found.extend(skipped(before, after));
+    for (name, old) in &old {
+        if let Some(new) = new.get(name) {
+            found.extend(one(name, old, new, after, &helpers));
+        }
+    }
+    found.truncate(FINDINGS_MAX);
+    found
+}
+
+fn loss(loss: Loss, test: &str, detail: &str) -> TestLoss {
+    let detail: String = detail.trim().chars().take(DETAIL_CHARS_MAX).collect();
+    TestLoss { loss, test: test.to_owned(), detail }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Language {
+    Python,
+    Script,
+    Go,
+    Rust,
+    Java,
+}
+
+impl Language {
+    fn of(path: &str) -> Option<Self> {
+        Some(match path.rsplit_once('.')?.1 {
+            "py" => Self::Python,
+            "js" | "mjs" | "cjs" | "jsx" | "ts" | "tsx" | "mts" => Self::Script,
+            "go" => Self::Go,
+            "rs" => Self::Rust,
+            "java" | "kt" => Self::Java,
+            _ => return None,
+        })
+    }
+
+    /// The name of the test that begins in this line; `marked` says that the line above it marks one.
+    fn test_name(self, line: &str, marked: bool) -> Option<String> {
+        let word = |rest: &str| {
+            let name: String = rest.chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect();
+            (!name.is_empty()).then_some(name)
+        };
+        match self {
+            Self::Python => {
+                let rest = line.strip_prefix("async ").unwrap_or(line).strip_prefix("def ")?;
+                word(rest).filter(|name| name.starts_with("test"))
+            }
+            Self::Go => word(line.strip_prefix("func ")?)
+                .filter(|name| ["Test", "Fuzz", "Benchmark"].iter().any(|s| name.starts_with(s))),
+            Self::Rust => {
+                let at = line.find("fn ").filter(|_| marked)?;
+                word(&line[at + 3..])
+            }
+            Self::Java => {
+                let end = line.find('(').filter(|_| marked && !line.starts_with('@'))?;
+                word(line[..end].rsplit(' ').next()?)
+            }
+            Self::Script => {
+                let call = ["it", "test", "xit", "xtest", "fit"].iter().find_map(|name| line.strip_prefix(name))?;
+                let call = [".skip", ".only", ".todo", ".failing", ".concurrent"]
+                    .iter()
+                    .find_map(|end| call.strip_prefix(end))
+                    .unwrap_or(call);
+                let text = call.strip_prefix('(')?.trim_start();
+                let quote = text.chars().next().filter(|c| matches!(c, '\'' | '"' | '`'))?;
+                Some(text[1..].split(quote).next().unwrap_or_default().to_owned()).filter(|name| !name.is_empty())
+            }
+        }
+    }
+}
+
+/// Every test with the lines of its body.
+fn tests(language: Language, text: &str) -> BTreeMap<String, Vec<&str>> {
+    let mut found: BTreeMap<String, Vec<&str>> = BTreeMap::new();
+    let mut name: Option<(String, usize)> = None;
+    let mut marked = false;
+    for line in text.lines() {
+        let trimmed = line.trim();
+        let indent = line.len() - line.trim_start().len();
+        if trimmed.is_empty() || trimmed.starts_with("//") || trimmed.starts_with('#') && !trimmed.starts_with("#[") {
+            continue;
+        }
+        if let Some(begun) = language.test_name(trimmed, marked) {
+            // Two classes may hold a test of the same name: the second is another.
+            let mut unique = begun;
+            while found.contains_key(&unique) {
+                unique.push('\'');
+            }
+            found.insert(unique.clone(), Vec::new());
+            name = Some((unique, indent));
+            marked = false;
+            // `it('x', () => expect(f()).toBe(1))` and `fn x() { assert!(f()) }` hold their body in the same line.
+            if let Some((name, _)) = name.as_ref().filter(|_| is_assert(trimmed)) {
+                found.entry(name.clone()).or_default().push(trimmed);
+            }
+            continue;
+        }
+        marked = [
+            "#[test",
+            "#[tokio::test",
+            "#[rstest",
+            "#[ignore",
+            "#[should_panic",
+            "@Test",
+            "@ParameterizedTest",
+            "@Disabled",
+            "@Ignore",
+        ]
+        .iter()
+        .any(|mark| trimmed.starts_with(mark))
+            || marked && (trimmed.starts_with("#[") || trimmed.starts_with('@'));
+        let inside = name.as_ref().filter(|(_, start)| indent > *start);
+        if let Some((name, _)) = inside {
+            found.entry(name.clone()).or_default().push(trimmed);
+        } else if !trimmed.starts_with(['}', ')', ']']) {
+            name = None;
+        }
+    }
+    found
+}
+
+/// Functions of the file, by name, that assert themselves: to call one is to assert.
+fn helpers(text: &str) -> BTreeSet<String> {
+    let mut found = BTreeSet::new();
+    let mut name: Option<(String, usize)> = None;
+    for line in text.lines().filter(|line| !line.trim().is_empty()) {
+        let (trimmed, indent) = (line.trim(), line.len() - line.trim_start().len());
+        let begins = ["def ", "async def ", "function ", "fn ", "pub fn ", "func ", "const "]
+            .iter()
+            .find_map(|start| trimmed.strip_prefix(start));
+        if let Some(rest) = begins {
+            let word: String = rest.chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect();
+            let is_test = word.starts_with("test") || word.starts_with("Test");
+            name = Some((word, indent)).filter(|(word, _)| !word.is_empty() && !is_test);
+        }
+        if let Some((word, start)) = &name
+            && indent > *start
+            && is_assert(trimmed)
+        {
+            found.insert(word.clone());
+        }
+    }
+    found
+}
+
+/// A line that can fail a test.
+fn is_assert(line: &str) -> bool {
+    const SIGNS: &str = "assert |assert(|assert_|assert!|assertEqual|assertThat|assertTrue|.assert|expect(|t.Error|t.Fatal|\
+        require.|pytest.raises|should.|.should(|panic!";
+    SIGNS.split('|').any(|sign| line.contains(sign))
+        || line.starts_with("assert")
+        || line.contains("self.fail(")
+        || line.contains("raise AssertionError")
+}
+
+fn asserts<'a>(body: &[&'a str], helpers: &BTreeSet<String>) -> Vec<&'a str> {
+    let calls = |line: &str| {
+        line.match_indices('(').any(|(at, _)| {
+            let name = line[..at].rsplit(|c: char| !(c.is_alphanumeric() || c == '_')).next().unwrap_or_default();
+            helpers.contains(name)
+        })
+    };
+    body.iter().copied().filter(|line| is_assert(line) || calls(line)).collect()
+}
+
+/// Tests that are gone and for which no new one asserts as often.
+fn removed(
+    old: &BTreeMap<String, Vec<&str>>,
+    new: &BTreeMap<String, Vec<&str>>,
+    helpers: &BTreeSet<String>,
+) -> Vec<TestLoss> {
+    let mut fresh: Vec<(&String, &Vec<&str>)> = new.iter().filter(|(name, _)| !old.contains_key(*name)).collect();
+    let mut found = Vec::new();
+    for (name, body) in old.iter().filter(|(name, _)| !new.contains_key(*name)) {
+        let wanted = values(body);
+        let replaces = |(_, other): &(&String, &Vec<&str>)| {
+            let kept = values(other);
+            asserts(other, helpers).len() >= asserts(body, helpers).len().min(1)
+                && wanted.iter().all(|value| kept.contains(value))
+        };
+        match fresh.iter().position(replaces) {
+            // One table of cases may take the place of several tests.
+            Some(at) if values(fresh[at].1).len() <= wanted.len() => drop(fresh.remove(at)),
+            Some(_) => {}
+            None => found.push(loss(Loss::Removed, name, &format!("{name} is gone"))),
+        }
+    }
+    found
+}
+
+/// Marks that keep a test from running, where there are more than before.
+fn skipped(before: &str, after: &str) -> Vec<TestLoss> {
+    const MARKS: &str = "mark.skip|mark.xfail|unittest.skip|unittest.expectedFailure|skipTest(|pytest.skip(|importorskip(|\
+        it.skip(|test.skip(|describe.skip(|xit(|xdescribe(|xtest(|.todo(|t.Skip|#[ignore|#[cfg(any())]|\
+        @Disabled|@Ignore|__test__ = False|collect_ignore|//go:build ignore";
+    let mut found = Vec::new();
+    for mark in MARKS.split('|') {
+        if times(mark, after) > times(mark, before) {
+            let line = after.lines().find(|line| line.contains(mark) && !before.contains(line.trim()));
+            found.push(loss(Loss::Skipped, "", line.unwrap_or(mark)));
+        }
+    }
+    found
+}
+
+/// How often it stands there as a word of its own: `exit(` is no `xit(`.
+fn times(mark: &str, text: &str) -> usize {
+    let word = mark.starts_with(char::is_alphanumeric);
+    let begins = |at: usize| !text[..at].ends_with(|c: char| c.is_alphanumeric() || c == '_');
+    text.match_indices(mark).filter(|(at, _)| !word || begins(*at)).count()
+}
+
+fn one(name: &str, old: &[&str], new: &[&str], after: &str, helpers: &BTreeSet<String>) -> Vec<TestLoss> {
+    let mut found = Vec::new();
+    let (was, is) = (asserts(old, helpers), asserts(new, helpers));
+    let early = |body: &[&str]| {
+        let first = body.iter().position(|line| is_assert(line)).unwrap_or(body.len());
+        body[..first].iter().any(|line| {
+            matches!(line.trim_end_matches(';'), "return" | "if False:" | "if 0:" | "if (false) {" | "if false {")
+        })
+    };
+    if early(new) && !early(old) && !was.is_empty() {
+        found.push(loss(Loss::Skipped, name, "it ends before it asserts"));
+    }
+    let catches = |body: &[&str]| {
+        let swallows = |pair: &[&str]| {
+            let catch =
+                ["except:", "except Exception", "except BaseException", "except AssertionError", "} catch", "catch ("];
+            catch.iter().any(|start| pair[0].starts_with(start))
+                && ["pass", "return", "}", "continue"].contains(&pair[1].trim_end_matches(';'))
+        };
+        body.windows(2).filter(|pair| swallows(pair)).count()
+            + body.iter().filter(|line| line.contains("suppress(")).count()
+    };
+    if catches(new) > catches(old) {
+        found.push(loss(Loss::Swallowed, name, "a failure inside it is caught"));
+    }
+    let gone: Vec<&str> = was.iter().copied().filter(|line| !is.contains(line)).collect();
+    let come: Vec<&str> = is.iter().copied().filter(|line| !was.contains(line)).collect();
+    if is.len() < was.len() {
+        let lost = values(&gone).into_iter().find(|value| !after.contains(value.as_str()));
+        if is.is_empty() || lost.is_some() {
+            found.push(loss(Loss::FewerAsserts, name, &format!("{} of {} assertions are left", is.len(), was.len())));
+        }
+    }
+    for (old, new) in gone.iter().zip(&come) {
+        if strictness(new) < strictness(old) && !calls_helper(new, helpers) || widened(old, new) {
+            found.push(loss(Loss::Weaker, name, &format!("{old}  became  {new}")));
+        } else if strictness(old) == EXACT
+            && subject(old).is_some()
+            && subject(old) == subject(new)
+            && strictness(new) == EXACT
+            && !values(&[*old]).is_subset(&values(&[*new]))
+        {
+            found.push(loss(Loss::ExpectedChanged, name, &format!("{old}  became  {new}")));
+        }
+    }
+    let empty = |line: &&&str| strictness(line) == 0;
+    if let Some(line) = come.iter().find(empty).filter(|_| found.is_empty() && is.len() <= was.len()) {
+        found.push(loss(Loss::Weaker, name, line));
+    }
+    found
+}
+
+fn calls_helper(line: &str, helpers: &BTreeSet<String>) -> bool {
+    !is_assert(line) && helpers.iter().any(|name| line.contains(name.as_str()))
+}
+
+const EXACT: u8 = 3;
+
+/// How much an assertion demands: 3 equality, 2 a relation, 1 that there is something, 0 nothing.
+fn strictness(line: &str) -> u8 {
+    const TRUE: &str = "assert True|assertTrue(True)|assert!(true)|expect(true).toBe(true)|assert 1|assert(true)|\
+        assertTrue(true)|or True";
+    if TRUE.split('|').any(|sign| line.contains(sign)) || compares_with_itself(line) {
+        return 0;
+    }
+    const RELATION: &str = ">=|<=| != |assertIn(|assertGreater|assertLess|AlmostEqual|approx(|toContain(|toMatch(|toBeCloseTo(|\
+        toBeGreaterThan|toBeLessThan|assertNotEqual|assert_ne!| in |isinstance(|toHaveLength|.startswith(|\
+        .contains(|assertRegex|isclose(";
+    if RELATION.split('|').any(|sign| line.contains(sign)) {
+        return 2;
+    }
+    const EQUAL: &str = "==|assertEqual|assertEquals|assert_eq!|.toBe(|.toEqual(|.toStrictEqual(|strictEqual(|deepEqual(|.equal(|\
+        require.Equal|assert.Equal|assertListEqual|assertDictEqual";
+    let raises = ["raises", "assertRaises", "toThrow", "should_panic"].iter().any(|sign| line.contains(sign));
+    // `if got != want { t.Errorf }` stands in two lines; the second says only that it fails.
+    let fails = ["t.Error", "t.Fatal", "panic!"].iter().any(|sign| line.contains(sign));
+    if raises || fails || EQUAL.split('|').any(|sign| line.contains(sign)) { EXACT } else { 1 }
+}
+
+/// `assert x == x`, `assertEqual(x, x)`.
+fn compares_with_itself(line: &str) -> bool {
+    if let Some((left, right)) = line.split_once("==") {
+        let left = left.trim().trim_start_matches("assert").trim_start_matches(['(', '!']).trim();
+        let right = right.split(", ").next().unwrap_or(right).trim().trim_end_matches(';');
+        return !left.is_empty() && (left == right || Some(left) == right.strip_suffix(')'));
+    }
+    let Some((_, inner)) =
+        ["assertEqual(", "assertEquals(", "assert_eq!("].iter().find_map(|call| line.split_once(call))
+    else {
+        return false;
+    };
+    let inner = inner.trim_end_matches(';').trim_end_matches(')');
+    // Two equal halves around the comma in the middle.
+    inner.match_indices(", ").any(|(at, _)| inner[..at].trim() == inner[at + 2..].trim())
+}
+
+/// A tolerance that grew: `abs=`, `rel=`, `delta=`, `atol=`, `rtol=`; or fewer `places=`.
+fn widened(old: &str, new: &str) -> bool {
+    let number = |line: &str, key: &str| -> Option<f64> {
+        let rest = &line[line.find(key)? + key.len()..];
+        rest.split(|c: char| !(c.is_ascii_alphanumeric() || ".-+".contains(c))).next()?.parse().ok()
+    };
+    let grew = |key: &str| match (number(old, key), number(new, key)) {
+        (Some(a), Some(b)) => b > a,
+        (None, Some(_)) => old.contains("==") && !new.contains("=="),
+        _ => false,
+    };
+    let fewer = matches!((number(old, "places="), number(new, "places=")), (Some(a), Some(b)) if b < a);
+    ["abs=", "rel=", "delta=", "atol=", "rtol=", "abs_tol=", "rel_tol="].iter().any(|key| grew(key)) || fewer
+}
+
+/// What is compared, without what it is compared with.
+fn subject(line: &str) -> Option<&str> {
+    if let Some((left, _)) = line.split_once("==") {
+        return Some(left.trim());
+    }
+    let end = [".toBe(", ".toEqual(", ".toStrictEqual("].iter().find_map(|sign| line.find(sign));
+    end.or_else(|| {
+        ["assertEqual", "assert_eq!", "assertEquals"]
+            .iter()
+            .any(|sign| line.contains(sign))
+            .then(|| line.rfind(", "))
+            .flatten()
+    })
+    .map(|at| line[..at].trim())
+}
+
+/// Literals in the lines: strings of at least two characters and numbers.
+fn values(lines: &[&str]) -> BTreeSet<String> {
+    let mut found = BTreeSet::new();
+    for line in lines {
+        let mut rest = *line;
+        while let Some(at) = rest.find(['"', '\'']) {
+            let quote = rest.as_bytes()[at] as char;
+            let inner = &rest[at + 1..];
+            let Some(end) = inner.find(quote) else { break };
+            if end >= 2 {
+                found.insert(inner[..end].to_owned());
+            }
+            rest = &inner[end + 1..];
+        }
+        let number = |word: &&str| {
+            word.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.')
+                && word.bytes().any(|byte| byte.is_ascii_digit())
+        };
+        found.extend(
+            line.split(|c: char| !(c.is_alphanumeric() || c == '.' || c == '_')).filter(number).map(str::to_owned),
+        );
+    }
+    found
+}
+
+#[cfg(test)]
+#[path = "tests_diff_tests.rs"]
+mod tests_diff_tests;
