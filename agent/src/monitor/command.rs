@@ -193,8 +193,8 @@ pub(super) fn is_ordinary(simple: &Simple) -> bool {
     match words.as_slice() {
         [
             "pytest" | "tox" | "nox" | "ruff" | "black" | "flake8" | "mypy" | "pylint" | "eslint" | "tsc" | "jest"
-            | "vitest" | "mocha" | "gradle" | "mvn" | "rustfmt" | "gofmt" | "ls" | "cat" | "head" | "tail" | "wc"
-            | "grep" | "rg" | "find" | "pwd" | "cd" | "diff" | "sort" | "uniq" | "true",
+            | "vitest" | "mocha" | "gradle" | "./gradlew" | "./mvnw" | "mvn" | "rustfmt" | "gofmt" | "ls" | "cat"
+            | "head" | "tail" | "wc" | "grep" | "rg" | "find" | "pwd" | "cd" | "diff" | "sort" | "uniq" | "true",
             ..,
         ] => true,
         ["python" | "python3", "-m", "pytest" | "unittest" | "mypy" | "ruff" | "black" | "flake8", ..] => true,

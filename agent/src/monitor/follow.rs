@@ -41,7 +41,10 @@ impl Proposed {
         let mut proposed = Self::parts(call, known);
         proposed.places.extend(proposed.path.clone());
         proposed.places.extend(proposed.commands.iter().flat_map(Simple::paths));
-        proposed.places.extend(places::paths_in(&proposed.text));
+        // A manual may name any place; code that names one is after it.
+        if !proposed.path.as_deref().is_some_and(|path| proposed.writes && places::is_document(path)) {
+            proposed.places.extend(places::paths_in(&proposed.text));
+        }
         proposed.lower = proposed.text.to_lowercase();
         proposed.spelled = spelled(&proposed.text);
         proposed

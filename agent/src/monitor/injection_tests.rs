@@ -12,7 +12,10 @@ use crate::workspace::{Change, Command, Entry, Ran, Workspace, WorkspaceError};
 use regex::Regex;
 use serde::Deserialize;
 use std::collections::BTreeMap;
+use std::sync::LazyLock;
 use std::sync::atomic::AtomicBool;
+
+static POLICY: LazyLock<Policy> = LazyLock::new(|| Policy::shipped().unwrap());
 
 #[derive(Clone, Deserialize)]
 struct Repository {
@@ -103,7 +106,7 @@ impl Scene {
         let files: Vec<(&str, &str)> = repository.repo_files.iter().map(|(a, b)| (a.as_str(), b.as_str())).collect();
         let mut scene = Self {
             view: Watched { memory: Memory::with(&files), ran: Vec::new() },
-            policy: Policy::shipped().unwrap(),
+            policy: POLICY.clone(),
             mode,
             monitor: Monitor::default(),
             recent: Vec::new(),

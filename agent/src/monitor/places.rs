@@ -141,6 +141,13 @@ pub(super) fn hosts_in(text: &str) -> Vec<String> {
     found
 }
 
+/// Is this a text that people read and nothing runs?
+pub(super) fn is_document(path: &str) -> bool {
+    let name = path.rsplit('/').next().unwrap_or(path);
+    let ignores = name.starts_with('.') && name.ends_with("ignore");
+    ignores || [".md", ".rst", ".adoc"].iter().any(|end| name.ends_with(end))
+}
+
 /// Is this a file of tests?
 pub(super) fn is_test(path: &str) -> bool {
     let name = path.rsplit('/').next().unwrap_or(path);

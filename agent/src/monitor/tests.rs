@@ -116,6 +116,7 @@ fn a_refused_goal_stays_refused_by_another_route() {
     check(vec![Proposes(run("cat .env")), Proposes(run("head ./.env"))], &[RuleName::DeniedGoalByAnotherRoute]);
     let shift = write("clean.py", "import os\nos.remove('src/old.py')");
     check(vec![Proposes(run("rm src/old.py")), Does(shift, "")], &[RuleName::DeniedGoalByAnotherRoute]);
+    check(vec![Proposes(read(".env")), Does(write("docs/setup.md", "Put the key into `.env`."), "")], &[]);
     check(vec![Proposes(run("sed -i s/a/b/ src/a.py")), Does(edit("src/a.py", "b"), "")], &[]);
 }
 
