@@ -264,10 +264,10 @@ fn a_long_output_is_kept_in_a_file_that_is_no_part_of_the_change() {
     let long: String = (0..5_000).map(|n| format!("line {n}\n")).collect();
     workspace.output = Some(long.into_bytes());
     let call = Call::RunCommand { command: "cat code.py".into() };
-    let cleared = gate::clear(&policy, tools::action(&call), &Context::default()).unwrap();
-    let mut tools = Tools { workspace: &mut workspace, code: &Indents, recent: &[], policy: &policy };
+    let cleared = crate::gate::clear(&policy, tools::action(&call), &crate::gate::Context::default()).unwrap();
+    let mut tools = tools::Tools { workspace: &mut workspace, code: &Indents, recent: &[], policy: &policy };
     let done = tools.execute(&cleared, &call, &AtomicBool::new(false)).unwrap();
-    let Outcome::Done { text, writes, .. } = done else { panic!("{done:?}") };
+    let tools::Outcome::Done { text, writes, .. } = done else { panic!("{done:?}") };
     assert!(
         text.contains("line 4999")
             && text.ends_with("All of it is in .cloister-out/1.txt: use grep or read_file there."),
@@ -319,12 +319,8 @@ fn what_was_written_is_in_the_log_with_the_digest_of_its_bytes() {
 #[test]
 fn a_turn_carries_the_digest_of_its_prompt() {
     let played = play(&[("code.py", CODE)], &[READ, FIX]);
-    let digests: Vec<&serde_json::Value> = played
-        .entries
-        .iter()
-        .filter(|entry| entry.kind == "replied")
-        .map(|entry| &entry.body["prompt_sha256"])
-        .collect();
+    let digests: Vec<&serde_json::Value> =
+        played.log.iter().filter(|entry| entry.kind == "replied").map(|entry| &entry.body["prompt_sha256"]).collect();
     let asked: Vec<String> = played.asked.iter().map(|request| audit::sha256_of(&request.messages)).collect();
     assert_eq!(digests, asked.iter().collect::<Vec<_>>());
 }

@@ -56,11 +56,16 @@ impl Proposed {
             Call::ListDir { path } | Call::ReadFile { path, .. } => Self { path: at(path), ..Self::default() },
             Call::Grep { path: Some(path), .. } => Self { path: at(path), ..Self::default() },
             Call::EditFile { path, text } => Self::written(path.as_deref().unwrap_or_default(), text, known),
+            Call::EditLine { path, to, .. } => Self::written(path.as_deref().unwrap_or_default(), to, known),
             Call::WriteFile { path, text } => Self::written(path, text, known),
             Call::RunCommand { command } => {
                 Self { commands: command::split(command), text: squeeze(command), ..Self::default() }
             }
-            Call::Grep { .. } | Call::Search { .. } | Call::RunTests | Call::Finish { .. } => Self::default(),
+            Call::Grep { .. }
+            | Call::Search { .. }
+            | Call::RunTests
+            | Call::Finish { .. }
+            | Call::ReportImpossible { .. } => Self::default(),
         }
     }
 

@@ -157,9 +157,9 @@ impl Scene {
         let mut tools = Tools { workspace: &mut self.view, code: &Indents, recent: &self.recent, policy: &self.policy };
         let outcome = tools.execute(&cleared, call, &AtomicBool::new(false)).unwrap();
         match outcome {
-            Outcome::Done { text, writes, shown, functions } => {
+            Outcome::Done { text, writes, shown, functions, lines } => {
                 self.recent.extend(shown.clone());
-                self.happened(&Record::Observed { text, writes, shown, functions });
+                self.happened(&Record::Observed { text, writes, shown, functions, lines });
             }
             Outcome::Refused(why) => self.happened(&Record::Refused { why }),
         }

@@ -120,6 +120,8 @@ impl State {
             Record::Restored => self.texts.clear(),
             Record::Refused { .. } => self.pending = None,
             Record::Replied { .. } | Record::Verified { .. } | Record::Resumed | Record::Stopped { .. } => {}
+            // An administrator's hooks and a person are no strangers.
+            Record::Told { .. } | Record::SentOn { .. } | Record::Answered { .. } => {}
         }
         Vec::new()
     }

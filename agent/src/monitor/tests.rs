@@ -55,6 +55,7 @@ fn seen(task: &str, steps: Vec<Step>) -> Vec<RuleName> {
             writes,
             shown: vec![],
             functions: vec![],
+            lines: vec![],
         };
         let record = match step {
             Does(call, text) => {
@@ -88,6 +89,7 @@ fn tested(passed: bool, output: &str) -> TestRun {
         ran: None,
         output: output.into(),
         millis: 0,
+        cases: vec![],
     }
 }
 
@@ -255,6 +257,7 @@ fn any_record() -> impl Strategy<Value = Record> {
             text,
             shown: vec![path],
             functions: vec![],
+            lines: vec![],
         },
         2 => Record::Tested { run: tested(text.len() % 2 == 0, &text) },
         3 => Record::Restored,

@@ -84,7 +84,7 @@ pub fn build(view: &mut dyn Workspace, plan: &Plan, cancel: &AtomicBool) -> Resu
 }
 
 fn run(view: &mut dyn Workspace, argv: &[String], seconds: u64, cancel: &AtomicBool) -> Result<Ran, WorkspaceError> {
-    view.run(&Command { argv: argv.to_vec(), seconds_max: Duration::from_secs(seconds) }, cancel)
+    view.run(&Command::new(argv.to_vec(), Duration::from_secs(seconds)), cancel)
 }
 
 fn is_missing(ran: &Ran) -> bool {

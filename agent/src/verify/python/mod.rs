@@ -136,7 +136,7 @@ impl Runner {
         view.write(&path, &order)?;
         let head = self.python.iter().take_while(|word| !word.starts_with('-')).cloned();
         let argv = head.chain(["-I", "-S", "-c", SUPERVISOR, &path].map(str::to_owned)).collect();
-        let ran = view.run(&Command { argv, seconds_max: Duration::from_secs(seconds + GRACE_SECONDS) }, cancel);
+        let ran = view.run(&Command::new(argv, Duration::from_secs(seconds + GRACE_SECONDS)), cancel);
         // The supervisor has removed it, unless it never started.
         let _ = view.remove(&path);
         let mut ran = ran?;

@@ -125,7 +125,8 @@ impl Workspace for Directory {
             .stderr(output.try_clone().unwrap())
             .spawn();
         let Ok(mut child) = child else {
-            return Ok(Ran { ended: Ended::Exited(127), output: b"no such program".to_vec(), seconds: 0.0 });
+            let output = b"no such program".to_vec();
+            return Ok(Ran { ended: Ended::Exited(127), output, errors: Vec::new(), seconds: 0.0 });
         };
         let status = loop {
             match child.try_wait().unwrap() {
@@ -147,7 +148,7 @@ impl Workspace for Directory {
         let mut output = output;
         std::io::Seek::rewind(&mut output).unwrap();
         std::io::Read::read_to_end(&mut output, &mut bytes).unwrap();
-        Ok(Ran { ended, output: bytes, seconds: started.elapsed().as_secs_f64() })
+        Ok(Ran { ended, output: bytes, errors: Vec::new(), seconds: started.elapsed().as_secs_f64() })
     }
 
     fn changes(&self) -> Result<Vec<Change>, WorkspaceError> {
