@@ -14,7 +14,7 @@ use agent::ask::{Asking, QUESTION_SECONDS_MAX};
 use agent::audit::{Key, Log};
 use agent::budget::Budget;
 use agent::drive::{Event, Finished, Loop};
-use agent::gate::{Grants, Mode, Policy};
+use agent::gate::{Grants, Policy};
 use agent::hooks::{Facts, Hooks};
 use agent::http::HttpModel;
 use agent::plan::Plan;
@@ -117,7 +117,7 @@ impl Job {
                 workspace: &mut boxed,
                 code: &code,
                 policy: &policy,
-                mode: Mode::default(),
+                mode: self.args.mode,
                 asking: self.asking(terminal.as_mut()),
                 grants: Grants::default(),
                 hooks: &hooks,
@@ -185,7 +185,7 @@ impl Job {
         let header = json!({
             "v": 1, "session": id, "task": self.task, "repo": repo, "model": model, "url": self.args.url,
             "named_model": self.args.model, "policy": absolute(self.args.policy.as_deref()), "verify": absolute(self.args.verify.as_deref()),
-            "hooks": absolute(self.args.hooks.as_deref()),
+            "mode": self.args.mode, "hooks": absolute(self.args.hooks.as_deref()),
             "continues": self.earlier.as_ref().map(|(id, _)| id), "version": env!("CARGO_PKG_VERSION"),
         });
         Ok(Log::create(&directory.join("log.jsonl"), key, header)?)
