@@ -81,6 +81,9 @@ pub struct Run {
     /// The policy of the gate, instead of the built-in one
     #[arg(long, value_name = "FILE")]
     pub policy: Option<PathBuf>,
+    /// How much a person is asked: plan (nothing is changed), ask, auto (no questions) or strict (only what a rule names)
+    #[arg(long, value_name = "MODE", default_value = "strict", value_parser = mode)]
+    pub mode: Mode,
     /// Hooks and pins, instead of $CLOISTER_HOME/hooks.toml
     #[arg(long, value_name = "FILE")]
     pub hooks: Option<PathBuf>,
@@ -222,6 +225,11 @@ pub enum Sessions {
         #[arg(long, value_name = "HEAD")]
         head: Option<String>,
     },
+}
+
+/// A mode by the name that it has in the log.
+fn mode(name: &str) -> Result<Mode, String> {
+    serde_json::from_value(name.into()).map_err(|_| "the modes are plan, ask, auto and strict".into())
 }
 
 /// An answer to a question.

@@ -14,7 +14,7 @@ use agent::ask::{Asking, QUESTION_SECONDS_MAX};
 use agent::audit::{self, Durability, Key, Log};
 use agent::budget::Budget;
 use agent::drive::{Event, Finished, Loop};
-use agent::gate::{Grants, Mode, Policy, SHIPPED_POLICY};
+use agent::gate::{Grants, Policy, SHIPPED_POLICY};
 use agent::hooks::{Facts, Hooks};
 use agent::http::HttpModel;
 use agent::monitor::Monitor;
@@ -125,7 +125,7 @@ impl Job {
                 workspace: &mut boxed,
                 code: &code,
                 policy: &policy,
-                mode: Mode::default(),
+                mode: self.args.mode,
                 asking: self.asking(terminal.as_mut()),
                 grants: Grants::default(),
                 hooks: &hooks,
@@ -192,7 +192,7 @@ impl Job {
         let mut header = json!({
             "v": 1, "session": id, "task": agent::text::redact_secrets(&self.task).0, "repo": repo, "model": model, "url": self.args.url,
             "named_model": self.args.model, "policy": absolute(self.args.policy.as_deref()), "verify": absolute(self.args.verify.as_deref()),
-            "hooks": absolute(self.args.hooks.as_deref()),
+            "mode": self.args.mode, "hooks": absolute(self.args.hooks.as_deref()),
             "continues": self.earlier.as_ref().map(|(id, _)| id), "version": env!("CARGO_PKG_VERSION"),
         });
         if let (Some(header), Value::Object(made_of)) = (header.as_object_mut(), made_of) {

@@ -99,6 +99,7 @@ fn resume(state: &State, id: &str, apply: bool, park: bool, seconds: u64) -> Res
         url: header["url"].as_str().map(str::to_owned),
         policy: path("policy"),
         verify: path("verify"),
+        mode: serde_json::from_value(header["mode"].clone()).unwrap_or_default(),
         hooks: path("hooks"),
         park,
         seconds,

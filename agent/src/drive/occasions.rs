@@ -12,7 +12,7 @@ use std::sync::atomic::AtomicBool;
 const SENT_ON_MAX: usize = 3;
 
 impl Loop<'_> {
-    /// Runs the hooks of this occasion, one after the other, and puts in the log what each said. `rewriters` are those
+    /// Runs the hooks of this occasion, one after the other. That one runs is on the disk before, what it said is in the log after. `rewriters` are those
     /// that have rewritten this action already.
     ///
     /// # Errors
@@ -27,6 +27,7 @@ impl Loop<'_> {
         let facts = Facts { mode: self.mode, ..hooks.facts.clone() };
         let mut fold = Fold::default();
         for hook in hooks.on(occasion) {
+            self.log.append("job", hook.job(), None, Durability::Synced)?;
             let ran = self.workspace.run(&hook.command(occasion, &facts), cancel);
             if matches!(ran, Err(WorkspaceError::Cancelled)) {
                 return Err(Halt::Ended(Ending::Cancelled));

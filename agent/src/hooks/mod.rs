@@ -20,6 +20,7 @@ use crate::gate::{Layer, Said, Verdict};
 use crate::text::sanitize;
 use crate::workspace::{Command, Ran, WorkspaceError};
 use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
 use std::time::Duration;
 
 pub use answer::{Answer, Decision, Failure};
@@ -89,6 +90,12 @@ impl Hook {
             env: vec![("CLAUDE_PROJECT_DIR".into(), occasion::WORKSPACE.into())],
             split: true,
         }
+    }
+
+    /// What is about to run, for the log: the script by its hash.
+    pub fn job(&self) -> Value {
+        let script = self.script.as_ref().map(|text| config::sha256(text.as_bytes()));
+        json!({ "argv": self.argv, "fresh_box": false, "hook": self.id, "script_sha256": script })
     }
 
     /// What it says, whatever became of its command.

@@ -3,7 +3,6 @@
 use super::*;
 use crate::action::Call;
 use crate::workspace::Ended;
-use serde_json::{Value, json};
 use std::io::Write;
 use std::process::{Command as Process, Stdio};
 use std::time::Instant;

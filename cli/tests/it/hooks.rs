@@ -89,5 +89,45 @@ fn a_hook_of_the_repository_is_inert_and_said_to_be() {
     let pin: String = pin.lines().take(3).map(|line| format!("{line}\n")).collect();
     std::fs::write(home.path().join("hooks.toml"), format!("version = 1\n{pin}")).unwrap();
     let server = ModelServer::start([READ, FIX]);
-    home.run(&server.url, &[]).expect(1).says("the hook").says("it gave no reason");
+    home.run(&server.url, &[]).expect(1).says("[hook, rule theirs] it gave no reason");
+}
+
+#[test]
+fn a_question_parks_a_session_and_an_answer_goes_on_with_it() {
+    if !boxes_work() {
+        return;
+    }
+    let asks = "[[hook]]\nid = 'asks'\nevent = 'PreToolUse'\nmatcher = 'Edit'\nargv = ['cat', '/workspace/ask.json']\n";
+    let home = with_hooks(asks, "");
+    home.put(
+        "ask.json",
+        r#"{"hookSpecificOutput": {"permissionDecision": "ask", "permissionDecisionReason": "sure?"}}"#,
+    );
+    for (answer, code) in [("yes", 0), ("no", 7)] {
+        let server = ModelServer::start([READ, FIX]);
+        let told = home.run(&server.url, &["--mode", "ask", "--park"]).expect(7);
+        told.says("ending: parked")
+            .says("  | edit_file calc.py\n  | def add(a, b):\n  |     return a + b")
+            .says("sure?");
+        let id = home.session();
+        home.cloister(&["sessions", "list"]).expect(0).says(&format!("{id}  parked"));
+        home.cloister(&["sessions", "answer", &id, answer]).expect(0).says("| edit_file calc.py");
+        home.cloister(&["sessions", "verify", &id]).expect(0).says("sealed");
+        home.cloister(&["sessions", "answer", &id, "yes"]).expect(4);
+        // What was refused is proposed again, and so is the question.
+        home.cloister(&["sessions", "resume", &id, "--park"]).expect(code);
+    }
+    home.assert_no_box();
+}
+
+#[test]
+fn where_nobody_looks_nobody_is_asked() {
+    if !boxes_work() {
+        return;
+    }
+    let asks = "[[hook]]\nid = 'asks'\nevent = 'PreToolUse'\nmatcher = 'Edit'\nargv = ['cat', '/workspace/ask.json']\n";
+    let home = with_hooks(asks, "");
+    home.put("ask.json", r#"{"hookSpecificOutput": {"permissionDecision": "ask"}}"#);
+    let server = ModelServer::start([READ, FIX]);
+    home.run(&server.url, &["--mode", "ask"]).expect(1).says("nobody is here to ask");
 }

@@ -65,7 +65,7 @@ fn an_allow_of_a_hook_loosens_nothing() {
         &["{\"name\": \"run_command\", \"arguments\": {\"command\": \"rm -rf /\"}}"],
     );
     assert!(last_said(&played).contains("was not carried out"));
-    assert!(!played.kinds.contains(&"hook".to_owned()), "what the policy denies no hook is asked about");
+    assert!(!played.kinds.contains(&"job".to_owned()), "what the policy denies no hook is asked about");
 }
 
 #[test]
@@ -218,5 +218,7 @@ fn the_end_is_told_to_hooks_and_nothing_changes_it() {
     let guard = |_: &Command| ran(2, "", "no");
     let played = guarded(&[hook("SessionEnd", "")], guard, &[READ, FIX]);
     assert_eq!(played.finished.ending, Ending::Verified);
-    assert_eq!(played.log.iter().filter(|entry| entry.kind == "hook").count(), 1);
+    let hook = played.kinds.iter().position(|kind| kind == "hook").unwrap();
+    assert_eq!(played.kinds[hook - 1], "job", "that it runs is in the log before");
+    assert_eq!((played.log[hook - 1].body["hook"].as_str(), hook), (Some("h-SessionEnd"), played.kinds.len() - 2));
 }
