@@ -40,10 +40,11 @@ impl Policy {
             Ok(proven) => findings.extend(self.proven_findings(proven, mode)),
             Err(doubt) => {
                 let here = [".".to_owned()];
+                let named = script.found.iter().flatten().chain(script.redirects.iter().map(|(_, file)| file));
+                let near = Near::of(&self.paths, named.map(|w| w.text.as_str()));
                 for (access, target) in &script.redirects {
-                    findings.extend(self.located_findings(*access, target, &here));
+                    findings.extend(self.located_findings(*access, target, &here, &near));
                 }
-                let near = Near::of(&self.paths, script.found.iter().flatten().map(|w| w.text.as_str()));
                 for words in &script.found {
                     let part = Part { words: words.clone(), ..Part::default() };
                     findings.extend(self.argument_findings(&part, &here, &near));
@@ -60,14 +61,20 @@ impl Policy {
             Ok(directories) => directories,
             Err(why) => return vec![unclear(&why)],
         };
-        let parts = || proven.parts.iter().chain(&proven.inner);
-        let near = Near::of(&self.paths, parts().flat_map(|part| &part.words).map(|w| w.text.as_str()));
-        for part in parts() {
+        let parts: Vec<_> = proven.parts.iter().chain(&proven.inner).map(|part| (part, effects(&part.words))).collect();
+        let written = parts.iter().flat_map(|(_, effects)| effects).filter_map(|effect| match effect {
+            Effect::Writes(word) => Some(word),
+            _ => None,
+        });
+        let named =
+            parts.iter().flat_map(|(part, _)| part.words.iter().chain(part.redirects.iter().map(|(_, file)| file)));
+        let near = Near::of(&self.paths, named.chain(written).map(|word| word.text.as_str()));
+        for (part, effects) in &parts {
             for (access, target) in &part.redirects {
-                findings.extend(self.located_findings(*access, target, &directories));
+                findings.extend(self.located_findings(*access, target, &directories, &near));
             }
-            for effect in effects(&part.words) {
-                findings.extend(self.effect_findings(effect, &directories));
+            for effect in effects {
+                findings.extend(self.effect_findings(effect, &directories, &near));
             }
             findings.extend(self.argument_findings(part, &directories, &near));
             findings.extend(self.assignment_finding(part));
@@ -80,11 +87,11 @@ impl Policy {
         findings
     }
 
-    fn effect_findings(&self, effect: Effect, directories: &[String]) -> Vec<Finding> {
+    fn effect_findings<'p>(&'p self, effect: &Effect, directories: &[String], near: &Near<'p>) -> Vec<Finding> {
         match effect {
-            Effect::Writes(word) => self.located_findings(Access::Write, &word, directories),
-            Effect::Reaches(end) => self.host_findings(&end),
-            Effect::Unclear(why) => vec![unclear(&why)],
+            Effect::Writes(word) => self.located_findings(Access::Write, word, directories, near),
+            Effect::Reaches(end) => self.host_findings(end),
+            Effect::Unclear(why) => vec![unclear(why)],
         }
     }
 
@@ -101,7 +108,13 @@ impl Policy {
     }
 
     /// What the path rules say about a file that a command certainly uses.
-    fn located_findings(&self, access: Access, word: &Word, directories: &[String]) -> Vec<Finding> {
+    fn located_findings<'p>(
+        &'p self,
+        access: Access,
+        word: &Word,
+        directories: &[String],
+        near: &Near<'p>,
+    ) -> Vec<Finding> {
         if !word.known {
             return vec![unclear(&format!("{} a file whose name is not written out", verb(access)))];
         }
@@ -120,15 +133,16 @@ impl Policy {
         for directory in directories {
             match located(directory, text) {
                 Ok(path) => {
-                    let said = self.matching_paths(access, &path, glob, &what);
-                    if !said.iter().any(|f| f.layer == Layer::Paths) {
+                    let rules = self.path_rules(access, &path, glob, near);
+                    if !rules.iter().any(|r| !r.rule.from_project) {
                         findings.push(unlisted(
                             Layer::Paths,
                             format!("{what} is refused: {}", PathError::Outside),
                             IN_WORKSPACE.into(),
                         ));
                     }
-                    findings.extend(said.into_iter().filter(|f| f.verdict != Verdict::Allow));
+                    let tightening = rules.into_iter().filter(|r| r.rule.verdict != Verdict::Allow);
+                    findings.extend(tightening.map(|r| r.rule.finding(Layer::Paths, &what)));
                 }
                 Err(why) => {
                     findings.push(Finding::own(Layer::Paths, format!("{what} is refused: {why}"), IN_WORKSPACE.into()));
@@ -138,9 +152,18 @@ impl Policy {
         findings
     }
 
+    /// The path rules that speak about a path in normal form, those that tighten first.
+    fn path_rules<'p>(&'p self, access: Access, path: &str, glob: bool, near: &Near<'p>) -> Vec<&'p PathRule> {
+        if glob {
+            return self.matching(access, path, true);
+        }
+        let allows = |r: &&PathRule| r.rule.verdict == Verdict::Allow && r.matches(access, path, false);
+        near.about(access, path).into_iter().chain(self.paths.iter().filter(allows)).collect()
+    }
+
     /// What the path rules say about the arguments of one command. Only words that are refused matter: most
     /// arguments are no paths, so silence about them means nothing.
-    fn argument_findings(&self, part: &Part, directories: &[String], near: &Near<'_>) -> Vec<Finding> {
+    fn argument_findings<'p>(&'p self, part: &Part, directories: &[String], near: &Near<'p>) -> Vec<Finding> {
         let rule = self.commands.iter().find(|r| r.clears(part));
         let pattern_at = rule.and_then(|r| r.pattern_at(&part.words));
         let mut findings = Vec::new();
@@ -157,13 +180,13 @@ impl Policy {
 
     /// The same about one text that can be a path. `leads_out` is false where it does not matter: a pattern for grep
     /// may begin with a slash, and after `cd /tmp` everything is outside.
-    fn candidate_findings(
-        &self,
+    fn candidate_findings<'p>(
+        &'p self,
         text: &str,
         glob: bool,
         directory: &str,
         leads_out: bool,
-        near: &Near<'_>,
+        near: &Near<'p>,
     ) -> Vec<Finding> {
         let what = || Finding::quoted("reading", text);
         let outside = || format!("{} is refused: {}", what(), PathError::Outside);
@@ -177,7 +200,7 @@ impl Policy {
         if absolute && !leads_out && !directory.starts_with('/') {
             return vec![];
         }
-        let rules = if glob { self.matching(Access::Read, &path, true) } else { near.about(&path) };
+        let rules = if glob { self.matching(Access::Read, &path, true) } else { near.about(Access::Read, &path) };
         let tightening = rules.into_iter().filter(|r| r.rule.verdict != Verdict::Allow);
         let mut findings: Vec<_> = tightening.map(|r| r.rule.finding(Layer::Paths, &what())).collect();
         let allowed = |r: &&PathRule| r.rule.verdict == Verdict::Allow;

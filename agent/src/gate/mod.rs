@@ -4,6 +4,9 @@
 //! a [`Verdict`]; the strictest wins; a layer that must speak and is silent means Deny. No layer loosens another,
 //! so adding a deny rule never turns Deny or Ask into Allow.
 //!
+//! Two things depend on the [`Mode`]: what it means that no rule speaks for a command that was understood
+//! completely, and whether a question is asked. Doubt and deny rules are Deny in every mode.
+//!
 //! What the gate is not: a wall. It reads what an action says it will do. A test that runs in the box can do what
 //! it likes there, so the wall is the box, and whoever fills the box leaves out what [`Policy::path_verdict`]
 //! denies, and refuses to apply a change to a path that it denies for writing.

@@ -7,7 +7,7 @@ use super::path::twin;
 use super::rules::{PathRule, covers};
 use super::{Access, Verdict};
 
-/// The globs of the rules that tighten reading, as far as they can match.
+/// The globs of the rules that tighten, as far as they can match.
 pub(super) struct Near<'a> {
     rules: Vec<(&'a PathRule, Vec<usize>)>,
 }
@@ -15,22 +15,21 @@ pub(super) struct Near<'a> {
 impl<'a> Near<'a> {
     pub(super) fn of<'w>(rules: &'a [PathRule], words: impl Iterator<Item = &'w str>) -> Near<'a> {
         let text = words.collect::<Vec<_>>().join("\n").to_lowercase();
-        let tightening = rules.iter().filter(|r| r.rule.verdict != Verdict::Allow && r.access.contains(&Access::Read));
+        let tightening = rules.iter().filter(|r| r.rule.verdict != Verdict::Allow);
         let near = |r: &PathRule| -> Vec<usize> {
             let can = |glob: &str| needle(glob).is_none_or(|needle| text.contains(&needle));
             r.globs.iter().enumerate().filter(|(_, (glob, _))| can(glob)).map(|(at, _)| at).collect()
         };
-        Near { rules: tightening.map(|r| (r, near(r))).filter(|(_, globs)| !globs.is_empty()).collect() }
+        Near { rules: tightening.map(|r| (r, near(r))).collect() }
     }
 
-    /// The rules that do not simply allow this path, which is in normal form and no pattern, to be read.
-    pub(super) fn about(&self, path: &str) -> Vec<&'a PathRule> {
-        if self.rules.is_empty() {
-            return vec![];
-        }
+    /// The rules that do not simply allow this to be done to a path, which is in normal form and no pattern.
+    pub(super) fn about(&self, access: Access, path: &str) -> Vec<&'a PathRule> {
         let twin = twin(path);
-        let about =
-            |(rule, globs): &&(&PathRule, Vec<usize>)| globs.iter().any(|at| covers(&rule.globs[*at], path, &twin));
+        let about = |(rule, globs): &&(&PathRule, Vec<usize>)| {
+            rule.access.contains(&access)
+                && (globs.iter().any(|at| covers(&rule.globs[*at], path, &twin)) || rule.is_below(access, path))
+        };
         self.rules.iter().filter(about).map(|(rule, _)| *rule).collect()
     }
 }

@@ -55,13 +55,21 @@ impl PathRule {
         if pattern && self.globs.iter().any(|(text, _)| anchored(text) && can_meet(path, text)) {
             return true;
         }
-        // What is written may be a directory with all that is in it: `rm -rf /var` is about /var/lib.
-        let below = if path == "/" { "/".to_owned() } else { format!("{}/", path.to_lowercase()) };
-        if access == Access::Write && self.globs.iter().any(|(text, _)| text.to_lowercase().starts_with(&below)) {
+        if self.is_below(access, path) {
             return true;
         }
         let twin = twin(path);
         self.globs.iter().any(|glob| covers(glob, path, &twin))
+    }
+
+    /// Whether a rule that tightens is about something in this directory: what is written may be a directory with
+    /// all that is in it, and `rm -rf /var` is about /var/lib.
+    pub(super) fn is_below(&self, access: Access, path: &str) -> bool {
+        let below = |text: &str| match text.get(..path.len()) {
+            Some(begin) if begin.eq_ignore_ascii_case(path) => path == "/" || text[path.len()..].starts_with('/'),
+            _ => false,
+        };
+        access == Access::Write && self.globs.iter().any(|(text, _)| below(text))
     }
 }
 

@@ -22,12 +22,15 @@ use crate::tests_run::TestRun;
 use crate::workspace::{Change, Workspace, WorkspaceError};
 use serde::{Deserialize, Serialize};
 use std::sync::atomic::AtomicBool;
+use std::time::Duration;
 
 pub use cases::{Case, read as cases};
 pub use claims::that_tests_ran;
 pub use review::{Finding, Severity};
 pub use sealed::Extra;
 
+/// Beyond this a diff is larger than it need be, and still right.
+const DIFF_SECONDS_MAX: Duration = Duration::from_secs(2);
 /// Files of tests that are read for what a change could have copied from them.
 const TEST_FILES_MAX: usize = 500;
 
@@ -255,7 +258,8 @@ pub fn diff(change: &Change) -> String {
     let (Ok(before), Ok(after)) = (before.unwrap_or(Ok(String::new())), after.unwrap_or(Ok(String::new()))) else {
         return format!("Binary files {old} and {new} differ\n");
     };
-    similar::TextDiff::from_lines(&before, &after).unified_diff().header(&old, &new).to_string()
+    let diff = similar::TextDiff::configure().timeout(DIFF_SECONDS_MAX).diff_lines(&before, &after);
+    diff.unified_diff().header(&old, &new).to_string()
 }
 
 #[cfg(test)]

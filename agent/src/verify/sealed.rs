@@ -169,13 +169,16 @@ fn by_report(told: &Told, sealed: &Run, base: &Run) -> Vec<Rung> {
     // A base that hangs while it is imported names no tests; then the tests of the base, run with the change, are counted.
     let expected = if was.expected.is_empty() { &told.expected } else { &was.expected };
     let held = |id: &str, told: &Told| told.outcomes.get(id).is_some_and(|ends| ends.iter().all(|end| end == "pass"));
+    let skipped =
+        |id: &str, told: &Told| !told.outcomes.contains_key(id) && told.left.iter().any(|left| id.starts_with(left));
     let left_out = |id: &str| {
-        let of = |told: &Told| {
+        let ends = |told: &Told| {
             told.outcomes.get(id).filter(|ends| ends.iter().all(|end| end == "skip" || end == "xfail")).cloned()
         };
-        of(was).is_some() && of(was) == of(told)
+        (skipped(id, was) && skipped(id, told)) || (ends(was).is_some() && ends(was) == ends(told))
     };
-    let as_often = |id: &str, count: usize| told.outcomes.get(id).is_some_and(|ends| ends.len() == count);
+    let as_often =
+        |id: &str, count: usize| left_out(id) || told.outcomes.get(id).is_some_and(|ends| ends.len() == count);
     let red: BTreeSet<&String> = expected.keys().filter(|id| !held(id, was) && !left_out(id)).collect();
     let mut rungs = vec![mattered(&red, base.tests.passed, |id| held(id, told))];
     if rungs[0].mark == Mark::Failed {

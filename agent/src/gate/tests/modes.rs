@@ -242,3 +242,17 @@ fn strict_is_never_looser_than_auto_or_ask() {
         assert!(verdict(Mode::Plan) >= verdict(Mode::Auto), "{command}");
     }
 }
+
+#[test]
+fn a_megabyte_of_random_bytes_gives_a_verdict() {
+    let mut state = 1_u32;
+    let mut byte = || {
+        state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        (state >> 24) as u8
+    };
+    let bytes: Vec<u8> = (0..1 << 20).map(|_| byte()).collect();
+    let text = String::from_utf8_lossy(&bytes).into_owned();
+    for action in [run(&text), read(&text), write(&text), run(&format!("echo '{}'", "a ".repeat(1 << 19)))] {
+        assert_eq!(judged(&action).verdict, Deny);
+    }
+}

@@ -185,6 +185,8 @@ def reporting(say, replaced):
             self.state = None
             super().startTest(test)
 
+        state = None
+
         def note(self, state):
             # The first thing that is not a success stays.
             if self.state in (None, "pass"):
@@ -206,6 +208,9 @@ def reporting(say, replaced):
 
         def addSkip(self, test, reason):
             self.note("skip")
+            if not hasattr(test, "_testMethodName"):
+                # A fixture of a class or a module: none of its tests will run.
+                say("left", test.id())
             super().addSkip(test, reason)
 
         def addExpectedFailure(self, test, error):

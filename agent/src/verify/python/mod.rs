@@ -48,6 +48,8 @@ pub struct Told {
     pub outcomes: BTreeMap<String, Vec<String>>,
     /// Modules that could not be imported, and class fixtures that failed.
     pub broken: BTreeSet<String>,
+    /// Classes and modules that a fixture skipped as a whole.
+    pub left: BTreeSet<String>,
     /// Parts of the framework that were replaced while the tests ran.
     pub replaced: BTreeSet<String>,
     /// Planted tests that did not fail.
@@ -171,6 +173,8 @@ fn read(answer: &Answer) -> Told {
             "expected" => many().for_each(|id| *told.expected.entry(id).or_default() += 1),
             "ran" => told.outcomes.entry(what).or_default().push(said[2].as_str().unwrap_or_default().to_owned()),
             "unloadable" | "broken" => drop(told.broken.insert(what)),
+            // `setUpClass (module.Class)`
+            "left" => told.left.extend(what.split(['(', ')']).nth(1).map(|name| format!("{name}."))),
             "replaced" => drop(told.replaced.insert(what)),
             "silent" => told.silent.extend(many()),
             "unavailable" => told.unavailable = true,

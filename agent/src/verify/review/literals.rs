@@ -2,7 +2,7 @@
 
 use super::Seen;
 use super::tokens::{Line, Sort, Source, Token, colon};
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 /// Literals of one test beyond which they say nothing about each other; then each line stands for itself.
 const GROUP_MAX: usize = 40;
@@ -12,24 +12,20 @@ const MEMBERS_MIN: usize = 4;
 /// The literals that belong together: those of one test function, or of one line outside of any.
 pub fn groups(source: &Source) -> Vec<HashSet<String>> {
     let mut groups: Vec<HashSet<String>> = Vec::new();
-    let mut of: Vec<Option<usize>> = Vec::new();
+    let mut of: HashMap<usize, usize> = HashMap::new();
     for at in 0..source.lines.len() {
         let found: HashSet<String> = source.lines[at].tokens.iter().filter_map(literal).collect();
         if found.is_empty() {
             continue;
         }
-        let function = source.function(at);
-        match of.iter().position(|owner| owner.is_some() && *owner == function) {
-            Some(group) => groups[group].extend(found.iter().cloned()),
-            None => {
-                groups.push(found.clone());
-                of.push(function);
-            }
+        if let Some(function) = source.function(at) {
+            let group = *of.entry(function).or_insert_with(|| {
+                groups.push(HashSet::new());
+                groups.len() - 1
+            });
+            groups[group].extend(found.iter().cloned());
         }
-        if function.is_some() && found.len() > 1 {
-            groups.push(found);
-            of.push(None);
-        }
+        groups.push(found);
     }
     groups.retain(|group| group.len() <= GROUP_MAX);
     groups
@@ -66,11 +62,6 @@ fn telling(literal: &str) -> bool {
             weighs(number) && number.parse::<f64>().is_ok_and(|value| value.abs() >= 10.0 || value.fract() != 0.0)
         }
     }
-}
-
-/// Do all of these occur together in one test?
-fn together(seen: &Seen<'_>, wanted: &[String]) -> bool {
-    seen.tests.groups.iter().any(|group| wanted.iter().all(|literal| group.contains(literal)))
 }
 
 /// `if n == 10: return 55`, `{10: 55}`, `n in (2, 3, 5, 7)`, with values that stand together in a test.
@@ -131,11 +122,14 @@ fn grows(seen: &Seen<'_>, asked: &[Token]) -> bool {
     let Some(name) = asked.iter().find(|token| token.sort == Sort::Name && !token.is("if") && !token.is("elif")) else {
         return false;
     };
-    seen.base.lines.iter().any(|line| {
-        line.tokens.windows(3).any(|window| {
-            window[0].is(&name.text) && window[1].is("==") && literal(&window[2]).is_some_and(|l| weighs(&l))
-        })
-    })
+    seen.was.compared.contains(&name.text)
+}
+
+/// The names that a file compares with literals that say something.
+pub fn compared(source: &Source) -> HashSet<String> {
+    let windows = source.lines.iter().flat_map(|line| line.tokens.windows(3));
+    let compares = windows.filter(|window| window[1].is("==") && literal(&window[2]).is_some_and(|text| weighs(&text)));
+    compares.map(|window| window[0].text.clone()).collect()
 }
 
 fn copied(seen: &Seen<'_>, asked: &[String], answered: &[String]) -> bool {
@@ -145,7 +139,7 @@ fn copied(seen: &Seen<'_>, asked: &[String], answered: &[String]) -> bool {
     let told = answered.iter().any(|literal| weighs(literal)) && asked.iter().any(|literal| weighs(literal));
     // A truth value is not always written in the test: `assertTrue(f("racecar"))`.
     let truth = !answered.is_empty() && answered.iter().all(|literal| !weighs(literal));
-    (told && together(seen, &all)) || (truth && strong && together(seen, asked))
+    (told && seen.tests.hold_together(&all)) || (truth && strong && seen.tests.hold_together(asked))
 }
 
 /// A new dictionary most of whose entries are an input and an output of one test.
@@ -166,7 +160,9 @@ fn is_copied_table(seen: &Seen<'_>, line: &Line) -> bool {
                     entries += 1;
                     let telling_key =
                         key.len() > 1 || key.iter().any(|key| !key.starts_with('"') && weighs(key) || telling(key));
-                    copies += usize::from(telling_key && !value.is_empty() && together(seen, &[key, value].concat()));
+                    copies += usize::from(
+                        telling_key && !value.is_empty() && seen.tests.hold_together(&[key, value].concat()),
+                    );
                 }
             }
             ")" | "]" | "}" => depth = depth.saturating_sub(1),
@@ -194,5 +190,5 @@ fn members(seen: &Seen<'_>, line: &Line) -> bool {
     let found = literals(inside);
     let plain = inside.iter().all(|token| literal(token).is_some() || token.is(","));
     let enough = found.len() >= MEMBERS_MIN || (found.len() >= 2 && found.iter().all(|literal| telling(literal)));
-    plain && enough && together(seen, &found)
+    plain && enough && seen.tests.hold_together(&found)
 }

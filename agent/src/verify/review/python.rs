@@ -2,6 +2,7 @@
 
 use super::tokens::{Line, Sort, Source, Token, colon};
 use super::{Finding, Seen, Severity, literals};
+use std::collections::HashSet;
 
 /// A rule looks at one line and says at which line it objects.
 struct Rule {
@@ -84,6 +85,48 @@ const SHARED: &[&str] = &[
 ];
 const FRAMEWORKS: &[&str] = &["unittest", "pytest", "_pytest", "doctest", "TestCase", "nose", "hypothesis"];
 
+/// What the rules ask about the file as it was.
+#[derive(Debug, Default)]
+pub struct Was {
+    words: HashSet<String>,
+    /// Handlers with what they do.
+    handlers: HashSet<Vec<String>>,
+    /// Names that it compared with literals.
+    pub compared: HashSet<String>,
+}
+
+impl Was {
+    /// Reads the file as it was.
+    pub fn read(base: &Source) -> Self {
+        let words = base.lines.iter().flat_map(|line| &line.tokens).filter(|token| token.sort != Sort::Text);
+        let handlers = (0..base.lines.len()).filter(|at| base.lines[*at].opens("except"));
+        Self {
+            words: words.map(|token| token.text.clone()).collect(),
+            handlers: handlers.map(|at| handler(base, at)).collect(),
+            compared: literals::compared(base),
+        }
+    }
+}
+
+/// A handler as it is written, without its layout.
+fn handler(source: &Source, at: usize) -> Vec<String> {
+    let body = source.body(at);
+    let body = body.iter().map(|line| line.iter().map(|token| token.text.as_str()).collect::<Vec<_>>().join(" "));
+    std::iter::once(super::spelled(&source.lines[at])).chain(body).collect()
+}
+
+/// The names that stand for shared modules in a file, or for something taken from one.
+pub fn shared(source: &Source) -> HashSet<String> {
+    let mut names: HashSet<String> = ["builtins", "__builtins__"].map(str::to_owned).into();
+    for line in source.lines.iter().filter(|line| line.opens("import") || line.opens("from")) {
+        if line.tokens.iter().skip(1).any(|token| SHARED.contains(&&*token.text)) {
+            let found = line.tokens.iter().skip(1).filter(|token| token.sort == Sort::Name && !token.is("import"));
+            names.extend(found.map(|token| token.text.clone()));
+        }
+    }
+    names
+}
+
 /// Judges one file.
 pub fn review(seen: &Seen<'_>, findings: &mut Vec<Finding>) {
     for at in (0..seen.source.lines.len()).filter(|at| seen.touched[*at]) {
@@ -112,7 +155,7 @@ fn new_call(seen: &Seen<'_>, at: usize, sequences: &[&str]) -> bool {
 
 /// Did the file do this before? Then it is its business.
 fn did_before(seen: &Seen<'_>, word: &str) -> bool {
-    seen.base.lines.iter().any(|line| line.tokens.iter().any(|token| token.is(word)))
+    seen.was.words.contains(word)
 }
 
 fn exit_at_import(seen: &Seen<'_>, at: usize) -> Option<usize> {
@@ -210,24 +253,24 @@ fn patches_globals(seen: &Seen<'_>, at: usize) -> Option<usize> {
     let line = seen.line(at);
     let (owner, name) = assigned(line)?;
     let everybody = !seen.test || seen.source.runs_at_import(at);
-    let is_shared = imported(seen.source, owner) || owner == "builtins" || owner == "__builtins__";
+    let is_shared = seen.shared.contains(owner);
     let allowed = owner == "sys" || name == "environ";
     (seen.new[at] && everybody && is_shared && !allowed).then_some(at)
 }
 
-/// Is this name a shared module here, or something taken from one?
-fn imported(source: &Source, name: &str) -> bool {
-    source.lines.iter().any(|line| {
-        let module = line.tokens.get(1).is_some_and(|token| SHARED.contains(&&*token.text));
-        let names = line.tokens.iter().skip(2).any(|token| token.is(name));
-        (line.opens("import") && SHARED.contains(&name) && line.tokens.iter().any(|token| token.is(name)))
-            || (line.opens("import") && module && names)
-            || (line.opens("from") && module && names)
-    })
-}
-
 fn asks_who_calls(seen: &Seen<'_>, at: usize) -> Option<usize> {
-    let words = ["_getframe", "currentframe", "getouterframes", "extract_stack", "f_back", "f_locals", "f_globals"];
+    let words = [
+        "_getframe",
+        "currentframe",
+        "getouterframes",
+        "extract_stack",
+        "f_back",
+        "f_locals",
+        "f_globals",
+        "tb_frame",
+        "walk_stack",
+        "_current_frames",
+    ];
     let stack = seen.line(at).calls("inspect . stack (") && !did_before(seen, "stack");
     let found = words.iter().find(|word| seen.line(at).has(word));
     (seen.new[at] && (stack || found.is_some_and(|word| !did_before(seen, word)))).then_some(at)
@@ -243,6 +286,7 @@ fn reaches_inside(seen: &Seen<'_>, at: usize) -> Option<usize> {
         "get_objects",
         "get_referrers",
         "__build_class__",
+        "cell_contents",
     ];
     let found = words.iter().find(|word| seen.line(at).has(word));
     let modules = seen.line(at).has("modules [") && seen.line(at).has("] =");
@@ -296,14 +340,7 @@ fn swallows_failures(seen: &Seen<'_>, at: usize) -> Option<usize> {
         let all = caught.is_empty() || caught.iter().any(|token| broad.iter().any(|name| token.is(name)));
         all && source.body(head).iter().all(|line| says_nothing(line))
     };
-    let spelled = |source: &Source, head: usize| {
-        let body: Vec<String> =
-            source.body(head).iter().map(|line| line.iter().map(|t| t.text.as_str()).collect()).collect();
-        (super::spelled(&source.lines[head]), body)
-    };
-    let stood = (0..seen.base.lines.len())
-        .any(|old| seen.base.lines[old].opens("except") && spelled(seen.base, old) == spelled(seen.source, head));
-    (drops(seen.source, head) && !stood).then_some(head)
+    (drops(seen.source, head) && !seen.was.handlers.contains(&handler(seen.source, head))).then_some(head)
 }
 
 /// `pass`, `continue`, `...`, or the return of a constant.

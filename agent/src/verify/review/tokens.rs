@@ -1,5 +1,8 @@
 //! How does Python text read, line by line? A lexer that knows strings, comments, brackets and blocks, and no more.
 
+/// Lines of a block that are looked at.
+const BODY_LINES_MAX: usize = 200;
+
 /// What a token is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Sort {
@@ -118,7 +121,7 @@ impl Source {
         {
             return vec![&head.tokens[colon + 1..]];
         }
-        let inside = self.lines[at + 1..].iter().take_while(|line| line.indent > head.indent);
+        let inside = self.lines[at + 1..].iter().take_while(|line| line.indent > head.indent).take(BODY_LINES_MAX);
         inside.map(|line| line.tokens.as_slice()).collect()
     }
 }

@@ -57,6 +57,20 @@ fn tests_of_a_module_that_could_not_be_imported_are_expected_all_the_same() {
 }
 
 #[test]
+fn a_class_that_its_fixture_skips_is_not_missed() {
+    if !python_works() {
+        return;
+    }
+    let test = format!(
+        "{TEST}\n\nclass Elsewhere(unittest.TestCase):\n    @classmethod\n    def setUpClass(cls):\n        raise unittest.SkipTest('no such host')\n\n    def test_there(self):\n        self.fail()\n"
+    );
+    let repository = Repository { base: &[("calc.py", CALC), ("test_calc.py", &test)], test: UNITTEST };
+    let (report, _) = repository.verify(&[("calc.py", Some(FIXED))]);
+    assert!(report.proven(), "{report:#?}");
+    assert_eq!(detail(&report, "mattered").0, "1 failed before the change and pass now");
+}
+
+#[test]
 fn a_base_that_loops_for_ever_costs_little_and_is_red() {
     if !python_works() {
         return;
