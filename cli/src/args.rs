@@ -82,7 +82,7 @@ pub struct Run {
     #[arg(long, value_name = "FILE")]
     pub policy: Option<PathBuf>,
     /// How much a person is asked: plan (nothing is changed), ask, auto (no questions) or strict (only what a rule names)
-    #[arg(long, value_name = "MODE", default_value = "strict", value_parser = mode)]
+    #[arg(long, value_name = "MODE", default_value = "auto", value_parser = mode)]
     pub mode: Mode,
     /// Hooks and pins, instead of $CLOISTER_HOME/hooks.toml
     #[arg(long, value_name = "FILE")]
