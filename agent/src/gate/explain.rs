@@ -17,6 +17,8 @@ pub(super) struct Finding {
 
 /// Words of the model that a reason quotes are cut to this length.
 const QUOTE_BYTES_MAX: usize = 120;
+/// So much of them is looked at for that.
+const QUOTE_READ_BYTES_MAX: usize = 1_024;
 
 impl Finding {
     /// A refusal by the gate itself.
@@ -60,7 +62,10 @@ impl Finding {
 
     /// `verb` and the quoted text, made safe.
     pub(super) fn quoted(verb: &str, untrusted: &str) -> String {
-        format!("{verb} `{}`", text::quote(untrusted, QUOTE_BYTES_MAX))
+        // Cleaning a megabyte to show a line of it would take longer than judging it.
+        let cut = untrusted.len().min(QUOTE_READ_BYTES_MAX);
+        let end = (0..=cut).rev().find(|at| untrusted.is_char_boundary(*at)).unwrap_or(0);
+        format!("{verb} `{}`", text::quote(&untrusted[..end], QUOTE_BYTES_MAX))
     }
 }
 

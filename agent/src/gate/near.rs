@@ -23,6 +23,11 @@ impl<'a> Near<'a> {
         Near { rules: tightening.map(|r| (r, near(r))).collect() }
     }
 
+    /// Whether some word may be a path that may not be read.
+    pub(super) fn may_refuse_reading(&self) -> bool {
+        self.rules.iter().any(|(rule, globs)| !globs.is_empty() && rule.access.contains(&Access::Read))
+    }
+
     /// The rules that do not simply allow this to be done to a path, which is in normal form and no pattern.
     pub(super) fn about(&self, access: Access, path: &str) -> Vec<&'a PathRule> {
         let twin = twin(path);
