@@ -110,7 +110,11 @@ def read(report, secret):
 def main(path):
     with open(path) as file:
         order = json.load(file)
-    os.unlink(path)
+    try:
+        os.unlink(path)
+    except OSError:
+        # In a directory that may not be written; empty is as good.
+        open(path, "w").close()
     hide()
     text, report, secret, status = run(order)
     said, forged = read(report, secret)
