@@ -360,7 +360,7 @@ fn read_task(typed: &str) -> Result<String, Fatal> {
 }
 
 fn read_plan(path: &Path) -> Result<Plan, Fatal> {
-    let hint = "it needs `test = [\"program\", \"argument\"]` and may have `seconds` and `protected`";
+    let hint = "it needs `test = [\"program\", \"argument\"]` and may have `seconds`, `build`, `lint` and `protected`";
     Plan::parse(&path.display().to_string(), &read(path)?).map_err(|error| Fatal::config(error, hint))
 }
 

@@ -90,6 +90,6 @@ mod tests {
         check("ok 2 - later # SKIP", "later", None);
         check("  ✓ adds two numbers (2 ms)", "adds two numbers", Some(true));
         check("✖ fails (0.5ms)", "fails", Some(false));
-        assert!(read("all is ok\nRan 3 tests\nok github.com/a/b 0.1s").is_empty());
+        assert!(read("all is ok\nRan 3 tests\nok example.invalid/a/b 0.1s").is_empty());
     }
 }

@@ -123,8 +123,8 @@ fn a_policy_or_a_plan_with_a_typo_starts_nothing() {
         &["run", "fix it", "--repo", "{dir}/repo", "--verify", "{dir}/verify.toml"],
         4,
         "error: {dir}/verify.toml: TOML parse error at line 1, column 1\n  |\n1 | tests = ['make']\n  | ^^^^^\n\
-         unknown field `tests`, expected one of `test`, `seconds`, `protected`\n\n  \
-         what to do: it needs `test = [\"program\", \"argument\"]` and may have `seconds` and `protected`\n",
+         unknown field `tests`, expected one of `test`, `seconds`, `build`, `lint`, `protected`\n\n  \
+         what to do: it needs `test = [\"program\", \"argument\"]` and may have `seconds`, `build`, `lint` and `protected`\n",
     );
 }
 

@@ -13,7 +13,7 @@ fn what_the_policy_forbids_is_refused_with_a_verdict_in_the_log_and_the_rule_nam
         return;
     }
     let refused = [
-        (command("curl http://x"), Some("danger.network")),
+        (command("curl http://x"), None),
         (command("cat .env"), Some("paths.secrets")),
         (command("ls; rm -rf ."), Some("danger.delete")),
         (command("cat ../../etc/passwd"), None),
@@ -28,7 +28,7 @@ fn what_the_policy_forbids_is_refused_with_a_verdict_in_the_log_and_the_rule_nam
         home.put(".env", "TOKEN=correct-horse-battery\n");
         let script = batch.iter().map(|(reply, _)| reply.as_str()).chain([READ, FIX]);
         let server = ModelServer::start(script);
-        home.run(&server.url, &[]).expect(0);
+        home.run(&server.url, &["--mode", "strict"]).expect(0);
         let verdicts = home.records("verdict");
         for (at, (reply, rule)) in batch.iter().enumerate() {
             let judgement = &verdicts[at]["judgement"];

@@ -76,8 +76,8 @@ fn where_nobody_is_a_question_is_a_denial() {
 #[test]
 fn an_effect_that_was_asked_for_has_question_answer_and_verdict_before_it() {
     let played = stage(&[READ, FIX], Answering::Somebody(vec![Answer::Yes])).play();
-    let last = played.kinds.iter().rposition(|kind| kind == "observed").unwrap();
-    assert_eq!(played.kinds[last - 3..last], ["verdict", "answered", "verdict"]);
+    let last = played.kinds.iter().rposition(|kind| kind == "wrote").unwrap();
+    assert_eq!(played.kinds[last - 3..=last + 1], ["verdict", "answered", "verdict", "wrote", "observed"]);
     assert_eq!(played.log[last - 1].body["judgement"]["verdict"], "allow");
     assert_eq!(played.log[last - 3].body["judgement"]["verdict"], "ask");
 }

@@ -65,7 +65,8 @@ fn an_allow_of_a_hook_loosens_nothing() {
         &["{\"name\": \"run_command\", \"arguments\": {\"command\": \"rm -rf /\"}}"],
     );
     assert!(last_said(&played).contains("was not carried out"));
-    assert!(!played.kinds.contains(&"job".to_owned()), "what the policy denies no hook is asked about");
+    let hooks = played.log.iter().filter(|entry| entry.body["hook"].is_string());
+    assert_eq!(hooks.count(), 0, "what the policy denies no hook is asked about");
 }
 
 #[test]
