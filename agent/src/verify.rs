@@ -140,5 +140,8 @@ pub fn diff(change: &Change) -> String {
     let (Ok(before), Ok(after)) = (before.unwrap_or(Ok(String::new())), after.unwrap_or(Ok(String::new()))) else {
         return format!("Binary files {old} and {new} differ\n");
     };
-    similar::TextDiff::from_lines(&before, &after).unified_diff().header(&old, &new).to_string()
+    // Lines as `patch` sees them: `similar` alone also ends a line at a lone carriage return.
+    let [before, after] = [&before, &after].map(|text| text.split_inclusive('\n').collect::<Vec<&str>>());
+    let diff = similar::TextDiff::configure().newline_terminated(true).diff_slices(&before, &after);
+    diff.unified_diff().header(&old, &new).to_string()
 }
