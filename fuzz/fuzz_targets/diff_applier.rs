@@ -74,12 +74,7 @@ impl Code for Lines {
         Ok(Vec::new())
     }
 
-    fn grep(
-        &self,
-        _: &str,
-        _: &mut dyn Iterator<Item = (String, Vec<u8>)>,
-        _: usize,
-    ) -> Result<Matches, String> {
+    fn grep(&self, _: &str, _: &mut dyn Iterator<Item = (String, Vec<u8>)>, _: usize) -> Result<Matches, String> {
         Ok(Matches::default())
     }
 

@@ -29,10 +29,10 @@ fn actions() -> Vec<Action> {
 
 fuzz_target!(|data: &[u8]| {
     let Ok(text) = std::str::from_utf8(data) else { return };
-    if let Ok(policy) = Policy::parse("fuzz.toml", text) {
-        for action in actions() {
-            let _ = judge(&policy, &action, &Context::default());
-        }
+    // What does not load as an administrator's policy does not load as a project's: that may say less.
+    let Ok(policy) = Policy::parse("fuzz.toml", text) else { return };
+    for action in actions() {
+        let _ = judge(&policy, &action, &Context::default());
     }
     let Ok(tightened) = Policy::shipped().expect("the shipped policy").tightened("project.toml", text) else { return };
     for action in actions() {

@@ -1,6 +1,7 @@
 //! What did an action really write, and what reached the working tree? Told from the bytes, not from what was declared.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
@@ -12,6 +13,8 @@ use crate::workspace::Change;
 pub const FILES_NAMED_MAX: usize = 200;
 /// Hunks that are recorded one by one for one file; the last record then stands for the rest of the file.
 pub const HUNKS_NAMED_MAX: usize = 200;
+/// After this long, hunks are larger than they need to be, and not less true.
+const DIFF_TIME_MAX: Duration = Duration::from_secs(2);
 
 /// SHA-256 in hex.
 #[must_use]
@@ -85,7 +88,9 @@ pub fn applied(change: &Change) -> Vec<Value> {
     let (Some(before), Some(after)) = (text(&change.before), text(&change.after)) else {
         return vec![whole(change)];
     };
-    let diff = similar::TextDiff::from_lines(&before, &after);
+    let (before, after) = (lines(&before), lines(&after));
+    let diff =
+        similar::TextDiff::configure().timeout(DIFF_TIME_MAX).newline_terminated(true).diff_slices(&before, &after);
     let unified = diff.unified_diff();
     let mut bodies: Vec<Value> = Vec::new();
     for hunk in unified.iter_hunks().take(HUNKS_NAMED_MAX) {
@@ -95,6 +100,12 @@ pub fn applied(change: &Change) -> Vec<Value> {
         bodies.push(body);
     }
     if bodies.is_empty() { vec![whole(change)] } else { bodies }
+}
+
+/// Lines as git and `patch` see them. `similar` alone also ends a line at a lone carriage return, which no reader of
+/// its diff does.
+fn lines(text: &str) -> Vec<&str> {
+    text.split_inclusive('\n').collect()
 }
 
 fn whole(change: &Change) -> Value {
@@ -160,6 +171,8 @@ mod tests {
         let headers: Vec<&str> = hunks.iter().map(|hunk| hunk["hunk"].as_str().unwrap()).collect();
         assert_eq!(headers, ["@@ -1,7 +1,7 @@", "@@ -31,7 +31,6 @@"]);
         assert!(hunks.iter().all(|hunk| hunk["sha256"] == sha256(new.as_bytes())));
+        let lone = applied(&change("a", Some("a\ra\nb\n"), Some("a\rc\nb\n")));
+        assert_eq!(lone[0]["hunk"], "@@ -1,2 +1,2 @@", "a lone carriage return ends no line");
         let binary = Change { path: "b".into(), before: None, after: Some(vec![0, 159, 255]) };
         assert_eq!(applied(&binary).len(), 1);
         assert_eq!(applied(&change("gone", Some("x\n"), None)).len(), 1);

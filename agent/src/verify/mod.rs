@@ -258,8 +258,24 @@ pub fn diff(change: &Change) -> String {
     let (Ok(before), Ok(after)) = (before.unwrap_or(Ok(String::new())), after.unwrap_or(Ok(String::new()))) else {
         return format!("Binary files {old} and {new} differ\n");
     };
-    let diff = similar::TextDiff::configure().timeout(DIFF_SECONDS_MAX).diff_lines(&before, &after);
-    diff.unified_diff().header(&old, &new).to_string()
+    // Lines as `patch` sees them: `similar` alone also ends a line at a lone carriage return, in a text and at its end.
+    let [before, after] = [&before, &after].map(|text| text.split_inclusive('\n').collect::<Vec<&str>>());
+    let diff =
+        similar::TextDiff::configure().timeout(DIFF_SECONDS_MAX).newline_terminated(true).diff_slices(&before, &after);
+    let mut text = String::new();
+    for hunk in diff.unified_diff().iter_hunks() {
+        if text.is_empty() {
+            text = format!("--- {old}\n+++ {new}\n");
+        }
+        text += &format!("{}\n", hunk.header().to_string().trim_end());
+        for line in hunk.iter_changes() {
+            text += &format!("{}{}", line.tag(), line.value());
+            if !line.value().ends_with('\n') {
+                text += "\n\\ No newline at end of file\n";
+            }
+        }
+    }
+    text
 }
 
 #[cfg(test)]

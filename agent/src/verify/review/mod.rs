@@ -161,7 +161,8 @@ fn added_lines(before: &str, after: &str) -> HashSet<usize> {
         after.lines().for_each(|line| *stood.entry(line).or_default() -= 1);
         return after.lines().enumerate().filter(|(_, line)| stood[line] < 0).map(|(at, _)| at + 1).collect();
     }
-    let diff = similar::TextDiff::from_lines(before, after);
+    let [before, after] = [before, after].map(|text| text.lines().collect::<Vec<&str>>());
+    let diff = similar::TextDiff::from_slices(&before, &after);
     let inserted = diff.iter_all_changes().filter(|change| change.tag() == similar::ChangeTag::Insert);
     inserted.filter_map(|change| change.new_index()).map(|index| index + 1).collect()
 }
