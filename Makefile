@@ -5,7 +5,7 @@ export CLOISTER_HOME ?= $(HOME)/.cloister
 CLOISTER := $(CARGO_TARGET_DIR)/debug/cloister
 DEMO_DIR := $(CLOISTER_HOME)/demo
 
-.PHONY: help run test test-slow tasks build deps models demo lint
+.PHONY: help run test test-slow tasks build deps models demo fuzz lint
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
@@ -34,6 +34,9 @@ test-slow: models ## the tests that need the real models and a real runtime
 
 tasks: models ## solve the tasks in ../shared/tasks and print a table (TASKS=DIR for others, ONLY=NAME for one)
 	@"$(CARGO_TARGET_DIR)/debug/tasks" $(or $(TASKS),../shared/tasks) $(ONLY)
+
+fuzz: deps ## every fuzzer for SECONDS (default 300)
+	@CARGO_TARGET_DIR="$(CARGO_TARGET_DIR)/fuzz" sh fuzz/run.sh $(or $(SECONDS),300)
 
 lint: deps ## formatting and clippy
 	cargo fmt --all --check

@@ -82,7 +82,7 @@ pub struct Run {
     #[arg(long, value_name = "FILE")]
     pub policy: Option<PathBuf>,
     /// How much a person is asked: plan (nothing is changed), ask, auto (no questions) or strict (only what a rule names)
-    #[arg(long, value_name = "MODE", default_value = "auto", value_parser = mode)]
+    #[arg(long, value_name = "MODE", default_value_t = Mode::Auto)]
     pub mode: Mode,
     /// Hooks and pins, instead of $CLOISTER_HOME/hooks.toml
     #[arg(long, value_name = "FILE")]
@@ -90,6 +90,9 @@ pub struct Run {
     /// Stop at the first question instead of asking at the terminal; `sessions answer` and `sessions resume` go on
     #[arg(long)]
     pub park: bool,
+    /// With --json: questions are events, and answers are read from standard input ({"question": 1, "answer": "yes"})
+    #[arg(long, requires = "json", conflicts_with = "park")]
+    pub answers: bool,
     /// How to prove the work: test command, seconds, protected files; default: .cloister/verify.toml, else detected
     #[arg(long, value_name = "FILE")]
     pub verify: Option<PathBuf>,
@@ -225,11 +228,6 @@ pub enum Sessions {
         #[arg(long, value_name = "HEAD")]
         head: Option<String>,
     },
-}
-
-/// A mode by the name that it has in the log.
-fn mode(name: &str) -> Result<Mode, String> {
-    serde_json::from_value(name.into()).map_err(|_| "the modes are plan, ask, auto and strict".into())
 }
 
 /// An answer to a question.

@@ -13,6 +13,7 @@ use std::time::Instant;
 pub const VERSION: u32 = 1;
 
 /// Writes events to standard output.
+#[derive(Clone, Copy)]
 pub struct Stream {
     start: Instant,
 }

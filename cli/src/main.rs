@@ -9,6 +9,7 @@ mod exit;
 mod finder;
 mod local;
 mod policy;
+mod program;
 mod run;
 mod serve;
 mod sessions;

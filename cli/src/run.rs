@@ -6,11 +6,12 @@ use crate::events::{self, Stream};
 use crate::exit::{Exit, Fatal};
 use crate::finder::IndexedCode;
 use crate::local::{self, LocalModel};
+use crate::program::Program;
 use crate::show::Screen;
 use crate::state::{State, cancel_on_ctrl_c, repository};
 use crate::terminal::Terminal;
 use crate::weights;
-use agent::ask::{Asking, QUESTION_SECONDS_MAX};
+use agent::ask::{Asking, Person, QUESTION_SECONDS_MAX};
 use agent::audit::{self, Durability, Key, Log};
 use agent::budget::Budget;
 use agent::drive::{Event, Finished, Loop};
@@ -117,7 +118,7 @@ impl Job {
             commands_max: self.args.actions,
             ..Budget::default()
         };
-        let mut terminal = Terminal::open(cancel);
+        let mut person = self.person(&watcher, cancel);
         let finished = {
             let mut on_event = |event: Event<'_>| watcher.watch(&event);
             let mut driver = Loop {
@@ -126,7 +127,7 @@ impl Job {
                 code: &code,
                 policy: &policy,
                 mode: self.args.mode,
-                asking: self.asking(terminal.as_mut()),
+                asking: self.asking(&mut person),
                 grants: Grants::default(),
                 hooks: &hooks,
                 log: &mut log,
@@ -149,10 +150,18 @@ impl Job {
         Ok(driver.resume(session, records)?)
     }
 
-    fn asking<'t>(&self, terminal: Option<&'t mut Terminal<'_>>) -> Asking<'t> {
-        match terminal {
+    /// Whoever can be asked: a program behind standard input, or a person at the terminal.
+    fn person<'p>(&self, watcher: &Watcher, cancel: &'p AtomicBool) -> Option<Box<dyn Person + 'p>> {
+        match watcher {
+            Watcher::Stream(stream) if self.args.answers => Some(Box::new(Program::open(*stream, cancel))),
+            _ => Terminal::open(cancel).map(|terminal| Box::new(terminal) as Box<dyn Person>),
+        }
+    }
+
+    fn asking<'a>(&self, person: &'a mut Option<Box<dyn Person + '_>>) -> Asking<'a> {
+        match person {
             _ if self.args.park => Asking::Later,
-            Some(person) => Asking::Person { person, seconds_max: Duration::from_secs(QUESTION_SECONDS_MAX) },
+            Some(person) => Asking::Person { person: person.as_mut(), seconds_max: Duration::from_secs(QUESTION_SECONDS_MAX) },
             None => Asking::Nobody,
         }
     }

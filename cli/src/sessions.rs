@@ -102,6 +102,7 @@ fn resume(state: &State, id: &str, apply: bool, park: bool, seconds: u64) -> Res
         mode: serde_json::from_value(header["mode"].clone()).unwrap_or_default(),
         hooks: path("hooks"),
         park,
+        answers: false,
         seconds,
         tokens: 200_000,
         actions: 100,

@@ -2,13 +2,17 @@
 
 use agent::ask::{Answer, Person, Question};
 use std::fs::{File, OpenOptions};
-use std::io::{BufRead, BufReader, IsTerminal, Write};
+use std::io::{BufRead, BufReader, IsTerminal, Read, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 use std::time::{Duration, Instant};
 
 /// How often Ctrl-C is looked for while a question waits.
-const LOOK: Duration = Duration::from_millis(100);
+pub const LOOK: Duration = Duration::from_millis(100);
+/// The longest line that is read, in bytes; a longer one is cut into several, none of which is an answer.
+const LINE_BYTES_MAX: u64 = 64 << 10;
+/// Lines that wait to be read.
+const LINES_WAITING_MAX: usize = 64;
 
 /// A person at the terminal that this process belongs to.
 pub struct Terminal<'a> {
@@ -28,18 +32,7 @@ impl<'a> Terminal<'a> {
 
     fn lines(&mut self) -> std::io::Result<&Receiver<String>> {
         if self.lines.is_none() {
-            let (typed, lines) = channel();
-            let tty = BufReader::new(self.tty.try_clone()?);
-            // Nothing can wake a thread that reads a terminal: it ends with the process.
-            std::thread::spawn(move || {
-                for line in tty.lines() {
-                    let Ok(line) = line else { return };
-                    if typed.send(line).is_err() {
-                        return;
-                    }
-                }
-            });
-            self.lines = Some(lines);
+            self.lines = Some(lines_of(self.tty.try_clone()?));
         }
         self.lines.as_ref().ok_or_else(|| std::io::Error::other("just made"))
     }
@@ -86,6 +79,23 @@ impl<'a> Terminal<'a> {
         writeln!(self.tty, "\n(no answer: it does not run)")?;
         Ok(Answer::Silence)
     }
+}
+
+/// The lines of something that blocks. Nothing can wake the thread that reads it: it ends with the process.
+pub fn lines_of(from: impl Read + Send + 'static) -> Receiver<String> {
+    let (send, lines) = sync_channel(LINES_WAITING_MAX);
+    std::thread::spawn(move || {
+        let mut from = BufReader::new(from);
+        loop {
+            let mut line = Vec::new();
+            let read = from.by_ref().take(LINE_BYTES_MAX).read_until(b'\n', &mut line);
+            let over = !matches!(read, Ok(1..));
+            if over || send.send(String::from_utf8_lossy(&line).into_owned()).is_err() {
+                return;
+            }
+        }
+    });
+    lines
 }
 
 impl Person for Terminal<'_> {

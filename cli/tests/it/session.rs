@@ -213,3 +213,28 @@ fn a_server_that_fails_ends_the_session_and_says_what_it_said() {
     told.says("ending: failed").says("out of memory").says("the repository is untouched");
     home.assert_no_box();
 }
+
+#[test]
+fn a_program_answers_questions_by_their_number_and_silence_is_no() {
+    if !boxes_work() {
+        return;
+    }
+    let touch = |name: &str| -> &'static str {
+        format!("{{\"name\": \"run_command\", \"arguments\": {{\"command\": \"touch {name}\"}}}}\n").leak()
+    };
+    let home = Home::with_bug();
+    let server = ModelServer::start([READ, touch("one"), touch("two"), touch("three"), FIX]);
+    let mut command = home.run_command(&server.url, &["--json", "--answers", "--mode", "ask"]);
+    let mut child = command.stdin(std::process::Stdio::piped()).spawn().unwrap();
+    let answers = "{\"question\": 2, \"answer\": \"no\"}\nmaybe\n{\"question\": 1, \"answer\": \"yes\"}\n";
+    std::io::Write::write_all(&mut child.stdin.take().unwrap(), answers.as_bytes()).unwrap();
+    let told: Told = child.wait_with_output().unwrap().into();
+    let told = told.expect(0);
+    let events: Vec<serde_json::Value> = told.out.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let of = |name: &str| events.iter().filter(|event| event["event"] == name).collect::<Vec<_>>();
+    assert_eq!(of("question").iter().map(|event| event["question"].as_u64().unwrap()).collect::<Vec<_>>(), [1, 2, 3]);
+    assert!(of("question")[0]["shown"].as_str().unwrap().contains("touch one"));
+    let answers: Vec<_> = of("answered").iter().map(|event| event["answer"].as_str().unwrap().to_owned()).collect();
+    assert_eq!(answers, ["yes", "no", "silence"]);
+    assert_eq!(of("answer_ignored").len(), 1);
+}
