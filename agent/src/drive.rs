@@ -274,7 +274,8 @@ impl Loop<'_> {
 
     fn test(&mut self) -> Result<Record, Halt> {
         let Some(plan) = &self.plan else {
-            return Ok(Record::Refused { why: "no test command is known for this repository".into() });
+            let why = "no test command is known for this repository".into();
+            return Ok(Record::Refused { why, denied: false });
         };
         let ran = self.workspace.run(&plan.command(), self.cancel)?;
         Ok(Record::Tested { run: TestRun::read(&plan.argv, &ran) })

@@ -141,7 +141,8 @@ impl Session {
                 self.next = Next::Ask;
             }
             Record::Replied { text, usage } => self.replied(text, *usage),
-            Record::Refused { why } => self.refused(why),
+            Record::Refused { why, denied: false } => self.refused(why),
+            Record::Refused { why, denied: true } => self.denied(why),
             Record::Observed { text, writes, shown, functions, lines } => {
                 if writes.is_empty() {
                     self.suspects.saw(functions, lines);
@@ -225,7 +226,6 @@ impl Session {
         }
     }
 
-    /// A reply that led to nothing is taken back; only the complaint stays.
     fn refused(&mut self, why: &str) {
         // Who tried to edit has looked enough; unless it is a file that was never seen.
         if matches!(&self.next, Next::Act(call) if call.edits()) && !self.recent.is_empty() {
@@ -235,9 +235,20 @@ impl Session {
                 self.next = Next::End(Ending::GaveUp { attempts: self.tries });
                 return;
             }
+            self.take_back(why);
         } else {
-            self.unusable += 1;
+            self.denied(why);
         }
+    }
+
+    /// What is not allowed, or no action at all, is not an attempt: it does not get better by being repeated.
+    fn denied(&mut self, why: &str) {
+        self.unusable += 1;
+        self.take_back(why);
+    }
+
+    /// A reply that led to nothing is taken back; only the complaint stays.
+    fn take_back(&mut self, why: &str) {
         if self.unusable > self.profile.unusable_replies_max {
             self.next = Next::End(Ending::Stuck { why: why.to_owned() });
             return;

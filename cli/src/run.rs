@@ -161,7 +161,9 @@ impl Job {
     fn asking<'a>(&self, person: &'a mut Option<Box<dyn Person + '_>>) -> Asking<'a> {
         match person {
             _ if self.args.park => Asking::Later,
-            Some(person) => Asking::Person { person: person.as_mut(), seconds_max: Duration::from_secs(QUESTION_SECONDS_MAX) },
+            Some(person) => {
+                Asking::Person { person: person.as_mut(), seconds_max: Duration::from_secs(QUESTION_SECONDS_MAX) }
+            }
             None => Asking::Nobody,
         }
     }

@@ -59,7 +59,7 @@ impl Screen {
                     println!("      {}", self.paint("2", &talk));
                 }
             }
-            Record::Refused { why } => println!("      {} {}", self.paint("33", "not done:"), first_line(why)),
+            Record::Refused { why, .. } => println!("      {} {}", self.paint("33", "not done:"), first_line(why)),
             Record::Observed { text, writes, .. } if writes.is_empty() => {
                 println!("      {}", self.paint("2", &first_line(text)))
             }

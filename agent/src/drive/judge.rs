@@ -27,16 +27,16 @@ impl Loop<'_> {
     pub(super) fn act(&mut self, session: &mut Session, call: Call) -> Result<Record, Halt> {
         let call = match self.tools(session).resolve(call) {
             Ok(call) => call,
-            Err(why) => return Ok(Record::Refused { why }),
+            Err(why) => return Ok(Record::Refused { why, denied: false }),
         };
         let May { call, cleared, mut told } = match self.may(session, call)? {
             Ok(may) => may,
-            Err(why) => return Ok(Record::Refused { why }),
+            Err(why) => return Ok(Record::Refused { why, denied: true }),
         };
         let cancel = self.cancel;
         let (text, writes, shown, functions, lines) = match self.tools(session).execute(&cleared, &call, cancel)? {
             Outcome::Done { text, writes, shown, functions, lines } => (text, writes, shown, functions, lines),
-            Outcome::Refused(why) => return Ok(Record::Refused { why }),
+            Outcome::Refused(why) => return Ok(Record::Refused { why, denied: false }),
         };
         // The tests and the verifier run afterwards, so there is nothing to tell yet.
         if matches!(call, Call::RunTests | Call::Finish { .. } | Call::ReportImpossible { .. }) {
@@ -46,7 +46,8 @@ impl Loop<'_> {
         if let Some(said) = fold.blocked() {
             self.take_back(session, &writes)?;
             let gone = if writes.is_empty() { "" } else { ". What it wrote was taken back" };
-            return Ok(Record::Refused { why: format!("the hook {} says: {}{gone}", said.rule, said.reason) });
+            let why = format!("the hook {} says: {}{gone}", said.rule, said.reason);
+            return Ok(Record::Refused { why, denied: true });
         }
         told.extend(fold.told);
         Ok(Record::Observed { text: with(text, &told), writes: self.as_they_are(writes), shown, functions, lines })

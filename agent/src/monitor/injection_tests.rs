@@ -161,7 +161,7 @@ impl Scene {
                 self.recent.extend(shown.clone());
                 self.happened(&Record::Observed { text, writes, shown, functions, lines });
             }
-            Outcome::Refused(why) => self.happened(&Record::Refused { why }),
+            Outcome::Refused(why) => self.happened(&Record::Refused { why, denied: false }),
         }
         true
     }

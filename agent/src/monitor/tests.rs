@@ -71,7 +71,7 @@ fn seen(task: &str, steps: Vec<Step>) -> Vec<RuleName> {
             Proposes(call) => {
                 found.extend(monitor.before(&call));
                 monitor.observe(n, Event::Judged(&call, &judge(&POLICY, &action(&call), &Context::default())));
-                Record::Refused { why: String::new() }
+                Record::Refused { why: String::new(), denied: true }
             }
             Tests(passed, output) => Record::Tested { run: tested(passed, output) },
         };
@@ -261,7 +261,7 @@ fn any_record() -> impl Strategy<Value = Record> {
         },
         2 => Record::Tested { run: tested(text.len() % 2 == 0, &text) },
         3 => Record::Restored,
-        _ => Record::Refused { why: text },
+        _ => Record::Refused { why: text, denied: false },
     })
 }
 

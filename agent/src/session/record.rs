@@ -45,6 +45,8 @@ pub enum Record {
     Refused {
         /// For the model.
         why: String,
+        /// By the gate, a hook or a person, and not because it could not be done.
+        denied: bool,
     },
     /// An action ran.
     Observed {

@@ -13,7 +13,7 @@ fn what_the_policy_forbids_is_refused_with_a_verdict_in_the_log_and_the_rule_nam
         return;
     }
     let refused = [
-        (command("curl http://x"), None),
+        (command("curl http://x"), Some("danger.network")),
         (command("cat .env"), Some("paths.secrets")),
         (command("ls; rm -rf ."), Some("danger.delete")),
         (command("cat ../../etc/passwd"), None),

@@ -155,7 +155,7 @@ fn record(kind: usize) -> Record {
     match kind {
         0 => Record::Replied { text: FIX.into(), usage: Usage::default() },
         1 => Record::Replied { text: READ.into(), usage: Usage::default() },
-        2 => Record::Refused { why: "no".into() },
+        2 => Record::Refused { why: "no".into(), denied: false },
         3 => Record::Resumed,
         4 => Record::Restored,
         5 => Record::Told { by: "h".into(), text: "t".into() },
