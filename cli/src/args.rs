@@ -256,7 +256,7 @@ pub enum Policies {
         #[arg(long, value_name = "NAME", default_value = "run_command")]
         tool: String,
         /// plan, ask, auto or strict
-        #[arg(long, default_value_t = Mode::Strict)]
+        #[arg(long, default_value_t = Mode::Auto)]
         mode: Mode,
         /// The policy
         #[command(flatten)]
@@ -267,7 +267,7 @@ pub enum Policies {
         /// The session
         id: String,
         /// plan, ask, auto or strict
-        #[arg(long, default_value_t = Mode::Strict)]
+        #[arg(long, default_value_t = Mode::Auto)]
         mode: Mode,
         /// The policy
         #[command(flatten)]

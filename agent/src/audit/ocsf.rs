@@ -150,7 +150,7 @@ impl Ocsf {
         let activity = match name {
             "write_file" => (1, "Create"),
             "list_dir" | "read_file" | "search" | "grep" => (2, "Read"),
-            "edit_file" => (3, "Update"),
+            "edit_file" | "edit_line" => (3, "Update"),
             _ => (99, "Other"),
         };
         if judgement["verdict"] == "allow" {
@@ -285,7 +285,7 @@ fn status(good: bool) -> Value {
 }
 
 fn verified(report: &Value, uid: String) -> Event {
-    let failed = report["rungs"].as_array().into_iter().flatten().find(|rung| rung["passed"] == false);
+    let failed = report["rungs"].as_array().into_iter().flatten().find(|rung| rung["mark"] == "failed");
     match failed {
         None => {
             let mut event = api((99, "Other"), "verify", "Cloister", &Value::Null, "the change was verified".into());
@@ -376,8 +376,8 @@ mod tests {
         let event =
             check("tested", json!({ "run": { "ended": "exit 2", "passed": false, "command": "make" } }), (1007, 2, 1));
         assert_eq!((&event["exit_code"], &event["status_id"]), (&2.into(), &2.into()));
-        check("verified", json!({ "report": { "rungs": [{ "name": "tests", "passed": true }] } }), (6003, 99, 1));
-        check("verified", json!({ "report": { "rungs": [{ "name": "tests", "passed": false }] } }), (2004, 1, 2));
+        check("verified", json!({ "report": { "rungs": [{ "name": "tests", "mark": "passed" }] } }), (6003, 99, 1));
+        check("verified", json!({ "report": { "rungs": [{ "name": "tests", "mark": "failed" }] } }), (2004, 1, 2));
         check("applied", json!({ "path": "a.py", "is": "changed" }), (1001, 3, 1));
         check("repaired", json!({ "cut_bytes": 3 }), (2004, 1, 2));
         check("sealed", json!({}), (6002, 4, 1));

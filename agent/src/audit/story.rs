@@ -199,6 +199,8 @@ fn asked(call: &Value) -> String {
         "search" => format!("search for {}", quoted(&call["query"])),
         "grep" => format!("find lines with {}", quoted(&call["pattern"])),
         "edit_file" => format!("change {}", path()),
+        "edit_line" => format!("change the line {} of {}", quoted(&call["from"]), path()),
+        "report_impossible" => format!("end, because it says that it cannot be done: {}", quoted(&call["why"])),
         "write_file" => format!("write the new file {}", path()),
         "run_command" => format!("run {}", code(&text(&call["command"]))),
         "run_tests" => "run the tests".into(),
@@ -239,6 +241,8 @@ fn tests(run: &Value) -> String {
     let command = code(&text(&run["command"]));
     let said = match (run["failed"].as_u64(), run["ran"].as_u64()) {
         (Some(0), Some(ran)) => format!("all {ran} pass"),
+        // Sub-tests fail more than once in one test.
+        (Some(failed), Some(ran)) if failed > ran => format!("{failed} failures"),
         (Some(failed), Some(ran)) => format!("{failed} of {ran} fail"),
         (Some(failed), None) if failed > 0 => format!("{failed} fail"),
         _ => text(&run["ended"]),
@@ -248,9 +252,10 @@ fn tests(run: &Value) -> String {
 
 fn verified(report: &Value) -> String {
     let rungs: Vec<&Value> = report["rungs"].as_array().into_iter().flatten().collect();
-    let failed: Vec<&&Value> = rungs.iter().filter(|rung| rung["passed"] == false).collect();
-    let names: Vec<String> = rungs.iter().map(|rung| text(&rung["name"])).collect();
-    let mut words = if failed.is_empty() && !rungs.is_empty() {
+    let failed: Vec<&&Value> = rungs.iter().filter(|rung| rung["mark"] == "failed").collect();
+    let held = rungs.iter().filter(|rung| rung["mark"] == "passed");
+    let names: Vec<String> = held.map(|rung| text(&rung["name"])).collect();
+    let mut words = if failed.is_empty() && !names.is_empty() {
         format!("Verified: {} hold.", names.join(", "))
     } else {
         let why = failed.iter().map(|rung| format!("{}: {}", text(&rung["name"]), text(&rung["detail"])));
@@ -335,6 +340,18 @@ mod tests {
     }
 
     #[test]
+    fn what_the_verifier_really_writes_is_told_as_what_it_was() {
+        use crate::verify::{Mark, Report, Rung};
+        for (mark, words) in [(Mark::Failed, "NOT verified: tests: 1 failed"), (Mark::Passed, "Verified: tests hold.")]
+        {
+            let rung = Rung { name: "tests".into(), mark, detail: "1 failed".into() };
+            let body = json!({ "report": Report { rungs: vec![rung], ..Report::default() } });
+            let story = told(&[record(0, 0, "verified", None, body)]);
+            assert!(story.contains(words), "{story}");
+        }
+    }
+
+    #[test]
     fn a_session_reads_like_a_story() {
         let run =
             json!({ "command": "make test", "passed": true, "ended": "exit 0", "failed": 0, "ran": 2, "millis": 40 });
@@ -365,7 +382,7 @@ mod tests {
                 64_300,
                 "verified",
                 Some(5),
-                json!({ "report": { "rungs": [{ "name": "tests", "passed": true, "detail": "" }], "dropped": [] } }),
+                json!({ "report": { "rungs": [{ "name": "tests", "mark": "passed", "detail": "" }], "dropped": [] } }),
             ),
             record(7, 3_665_000, "sealed", Some(6), json!({})),
         ];
@@ -436,7 +453,7 @@ mod tests {
                 "session": hostile, "task": hostile, "text": hostile, "why": hostile, "path": hostile, "argv": [hostile],
                 "call": { "name": hostile, "path": hostile }, "judgement": { "verdict": "deny", "reason": hostile, "layer": hostile },
                 "files": [{ "path": hostile, "is": hostile, "sha256": hostile }], "run": { "command": hostile, "ended": hostile },
-                "report": { "rungs": [{ "name": hostile, "passed": false, "detail": hostile }], "dropped": [hostile] },
+                "report": { "rungs": [{ "name": hostile, "mark": "failed", "detail": hostile }], "dropped": [hostile] },
                 "ending": { "name": hostile, "why": hostile }, "cut_bytes": hostile, "hunk": hostile, hostile: hostile,
             });
             let line = told(&[record(1, 0, kind, None, body)]);
