@@ -255,7 +255,7 @@ impl CommandRule {
 
 /// Whether an argument uses an option: a long one also by an unambiguous beginning, a short one also inside a
 /// cluster. Errs towards yes.
-fn uses(option: &str, arg: &str) -> bool {
+pub(super) fn uses(option: &str, arg: &str) -> bool {
     if let Some(long) = option.strip_prefix("--") {
         let given = arg.strip_prefix("--").map(|a| a.split('=').next().unwrap_or(a));
         return given.is_some_and(|given| !given.is_empty() && long.starts_with(given));

@@ -1,0 +1,71 @@
+//! What does git do to the files of the work tree, and to its own settings?
+//!
+//! What was not committed exists once. A path given to `git checkout` or `git restore` overwrites it, so a word that
+//! can be a path is refused; one that can only be a branch is not.
+
+use super::{Effect, operands, unclear, values, write};
+use crate::gate::rules::{after_global_options, uses};
+use crate::gate::shell::Word;
+
+const LOSES_WORK: &str = "git overwriting files whose changes were not committed";
+
+pub(super) fn git(words: &[Word]) -> Vec<Effect> {
+    let rest = after_global_options("git", &words[1..]);
+    let Some(subcommand) = rest.first() else { return vec![] };
+    match subcommand.text.as_str() {
+        "rm" | "mv" => operands(rest, &[]).into_iter().map(write).collect(),
+        "push" if rest[1..].iter().any(|w| w.text.starts_with(['+', ':'])) => {
+            unclear("this push overwrites or deletes what others have")
+        }
+        "restore" if !only_unstages(&rest[1..]) => loses(rest),
+        "checkout" if names_paths(&rest[1..]) => loses(rest),
+        "config"
+            if !["--get", "--get-all", "--get-regexp", "--list", "-l"]
+                .iter()
+                .any(|o| rest.iter().any(|w| w.text == *o)) =>
+        {
+            vec![Effect::Writes(Word { text: ".git/config".into(), glob: false, known: true })]
+        }
+        _ => values(rest, "--output")
+            .chain(values(rest, "-o").filter(|_| rest[0].text == "archive" || rest[0].text == "format-patch"))
+            .map(Effect::Writes)
+            .collect(),
+    }
+}
+
+/// The rules about what is overwritten explain better, where they have something to say.
+fn loses(rest: &[Word]) -> Vec<Effect> {
+    operands(rest, &["-s", "--source"]).into_iter().map(write).chain(unclear(LOSES_WORK)).collect()
+}
+
+/// Whether `git restore` touches the index alone. `-sS` is a source, so only `-S` by itself counts.
+fn only_unstages(args: &[Word]) -> bool {
+    let options = || args.iter().take_while(|w| w.text != "--");
+    let staged = options().any(|w| w.text == "--staged" || w.text == "-S");
+    let touches = ["--worktree", "-W", "--patch", "-p"];
+    staged && !options().any(|w| touches.iter().any(|option| uses(option, &w.text)))
+}
+
+/// Whether `git checkout` is given something that is no branch for certain.
+fn names_paths(args: &[Word]) -> bool {
+    let picks_files = ["--pathspec-from-file", "--patch", "-p", "--ours", "--theirs", "--merge", "-m", "--overlay"];
+    if args.iter().any(|w| picks_files.iter().any(|option| uses(option, &w.text))) {
+        return true;
+    }
+    if args.iter().skip_while(|w| w.text != "--").nth(1).is_some() {
+        return true;
+    }
+    let makes = |w: &Word| ["-b", "-B", "--orphan"].iter().any(|option| w.text.starts_with(option));
+    let branches = args.iter().any(makes);
+    let names: Vec<_> = args.iter().filter(|w| !w.text.starts_with('-')).collect();
+    names.len() > 1 && !branches || names.into_iter().any(|name| name.glob || is_path(&name.text))
+}
+
+/// `.`, `src/`, `:/`, `*.py`, `src/a.py` and `a.py`; not `main`, `feature/x`, `v1.2`, `HEAD~1` and `release/1.x`.
+fn is_path(name: &str) -> bool {
+    let suffix = name.rsplit('/').next().and_then(|last| last.rsplit_once('.')).map(|(_, suffix)| suffix);
+    let is_file = suffix.is_some_and(|s| s != "x" && s.starts_with(|c: char| c.is_ascii_alphabetic()));
+    // A branch is called neither `.x` nor `x/`, and no part of it begins with a dot.
+    let is_no_branch = name.starts_with(['.', '/', ':', '~']) || name.ends_with('/') || name.contains("/.");
+    is_file || is_no_branch || name.contains(['*', '?', '['])
+}

@@ -1,0 +1,69 @@
+//! Holes that an attacker found in auto mode, where nobody is asked; each stays closed.
+
+use super::*;
+
+/// What auto mode lets through of commands that must be denied, and denies of those that must not be.
+#[track_caller]
+fn in_auto(denied: &[&str], allowed: &[&str]) {
+    let policy = shipped();
+    let context = Context { mode: Mode::Auto, ..Context::default() };
+    let verdict = |command: &&&str| judge(&policy, &run(command), &context).verdict;
+    let through: Vec<_> = denied.iter().filter(|c| verdict(c) != Verdict::Deny).collect();
+    let stopped = allowed.iter().filter(|c| verdict(c) == Verdict::Deny);
+    let stopped: Vec<_> =
+        stopped.map(|c| format!("{c}: {}", judge(&policy, &run(c), &context).message())).collect();
+    assert!(through.is_empty() && stopped.is_empty(), "let through: {through:#?}\nstopped: {stopped:#?}");
+}
+
+#[test]
+fn git_overwrites_no_file_whose_changes_were_not_committed() {
+    in_auto(
+        &[
+            "git checkout -- src",
+            "git checkout src/a.py",
+            "git checkout a.py",
+            "git checkout ./",
+            "git checkout src/",
+            "git checkout :/",
+            "git checkout ':(top)'",
+            "git checkout '*.py'",
+            "git checkout *.py",
+            "git checkout HEAD src",
+            "git checkout HEAD~5 -- .",
+            "git checkout -- ':!x'",
+            "git checkout --pathspec-from-file=x",
+            "git checkout --pathspec-from x",
+            "git checkout -p",
+            "git checkout --theirs x",
+            "git -C . checkout -q HEAD -- a",
+            "sh -c 'git checkout -- a.py'",
+            "nice git checkout HEAD -- a.py",
+            "git restore src",
+            "git restore .",
+            "git restore ./",
+            "git restore '*.py'",
+            "git restore --source=HEAD~3 src/",
+            "git restore -sS src",
+            "git restore -SW a.py",
+            "git restore -S -W a.py",
+            "git restore --staged --worktree :/",
+            "git restore --staged --work a.py",
+            "git restore -- --staged a.py",
+            "env git restore src",
+        ],
+        &[
+            "git checkout main",
+            "git checkout -",
+            "git checkout feature/x",
+            "git checkout release/1.x",
+            "git checkout v1.2",
+            "git checkout HEAD~1",
+            "git checkout -b new",
+            "git checkout -b new origin/main",
+            "git checkout -q main",
+            "git restore --staged a.py",
+            "git restore -S a.py",
+            "git switch main",
+        ],
+    );
+}
