@@ -9,6 +9,7 @@ use edits::{awk, sed};
 use git::git;
 
 use super::hosts::{self, Endpoint};
+use super::rules::spelled_out;
 use super::shell::{Word, found_by_find, program};
 
 mod code;
@@ -51,6 +52,7 @@ const OTHER_O: [&str; 14] =
 
 /// What these words of one command do.
 pub(super) fn effects(words: &[Word]) -> Vec<Effect> {
+    let words = &*spelled_out(words);
     let name = program(&words[0].text);
     let mut found: Vec<Effect> = hosts::endpoints(words);
     found.extend(match name {

@@ -282,9 +282,10 @@ pub(in super::super) fn found_by_find(words: &[Word]) -> Vec<Word> {
     roots.into_iter().map(below).collect()
 }
 
-/// `/usr/bin/git` is `git`.
+/// `/usr/bin/git` and `git.exe` are `git`.
 pub(in super::super) fn program(name: &str) -> &str {
-    name.rsplit('/').next().unwrap_or(name)
+    let name = name.rsplit('/').next().unwrap_or(name);
+    name.strip_suffix(".exe").unwrap_or(name)
 }
 
 fn joined(words: &[Word]) -> String {

@@ -67,3 +67,26 @@ fn git_overwrites_no_file_whose_changes_were_not_committed() {
         ],
     );
 }
+
+#[test]
+fn options_and_other_spellings_hide_no_forbidden_subcommand() {
+    in_auto(
+        &[
+            "git stash -q drop",
+            "git stash --quiet clear",
+            "git reflog --x delete",
+            "git submodule --quiet foreach x",
+            "git bisect -- run x",
+            "git --super-prefix x reset --hard",
+            "git --attr-source x reset --hard",
+            "git --shallow-file x reset --hard",
+            "git-reset --hard",
+            "git-clean -fdx",
+            "/usr/lib/git-core/git-reset --hard",
+            "git.exe reset --hard",
+            "sudo git-reset --hard",
+            "git-checkout -- a.py",
+        ],
+        &["git stash -q", "git stash list", "git --no-pager log reset", "git -C sub status", "git log --grep drop"],
+    );
+}
