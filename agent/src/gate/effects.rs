@@ -28,24 +28,6 @@ pub(super) enum Effect {
     Unclear(String),
 }
 
-/// Programs that run what they are given as text or on their input.
-const INTERPRETERS: [&str; 14] = [
-    "python",
-    "pypy",
-    "perl",
-    "ruby",
-    "node",
-    "nodejs",
-    "php",
-    "lua",
-    "deno",
-    "bun",
-    "Rscript",
-    "osascript",
-    "tclsh",
-    "guile",
-];
-
 /// Programs to which `-o` is no output.
 const OTHER_O: [&str; 14] =
     ["grep", "egrep", "fgrep", "rg", "ls", "ps", "find", "set", "ssh", "scp", "git", "pytest", "mount", "test"];
@@ -77,18 +59,12 @@ pub(super) fn effects(words: &[Word]) -> Vec<Effect> {
             unclear("split runs another program")
         }
         "split" | "csplit" => all(words, &["-b", "-l", "-n", "-a", "-C", "-f"]),
-        _ if INTERPRETERS.contains(&unversioned(name)) => code::interpreter(unversioned(name), words),
-        _ => vec![],
+        _ => code::interpreter(name, words),
     });
     if !OTHER_O.contains(&name) {
         found.extend(outputs(words));
     }
     found
-}
-
-/// `python3.11` is `python`.
-fn unversioned(name: &str) -> &str {
-    name.trim_end_matches(|c: char| c.is_ascii_digit() || c == '.' || c == '-')
 }
 
 fn write(word: &Word) -> Effect {

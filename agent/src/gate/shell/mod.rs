@@ -14,7 +14,7 @@ mod word;
 
 use super::Access;
 
-pub(super) use unwrap::{found_by_find, program};
+pub(super) use unwrap::{found_by_find, program, unversioned};
 
 /// Longer commands are not read.
 const COMMAND_BYTES_MAX: usize = 16 << 10;

@@ -92,7 +92,12 @@ const OPAQUE: [&str; 17] = [
     "coproc",
 ];
 
-const SHELLS: [&str; 11] = ["sh", "bash", "dash", "zsh", "ksh", "mksh", "ash", "fish", "csh", "tcsh", "rbash"];
+pub(super) const SHELLS: [&str; 14] = [
+    "sh", "bash", "dash", "zsh", "ksh", "mksh", "ash", "fish", "csh", "tcsh", "rbash", "yash", "oksh", "posh",
+];
+
+/// Shells whose language is another.
+const OTHER_SHELLS: [&str; 4] = ["nu", "elvish", "xonsh", "osh"];
 
 /// Builtins that change what later commands mean, or evaluate the names that they are given.
 const REDEFINING: [&str; 11] =
@@ -128,7 +133,7 @@ pub(super) fn started(parts: &[Part]) -> Result<Vec<Part>, Doubt> {
 fn starts(part: &Part) -> Result<Starts, Doubt> {
     let words = &part.words;
     let name = program(&words[0].text);
-    if OPAQUE.contains(&name) {
+    if OPAQUE.contains(&name) || OTHER_SHELLS.contains(&unversioned(name)) {
         return doubt(&format!("{name}, which runs another command"));
     }
     if REDEFINING.contains(&name) || name == "hash" && words.iter().any(|w| w.text.starts_with("-p")) {
@@ -213,7 +218,7 @@ fn shell_script(words: &[Word]) -> Result<Option<String>, Doubt> {
             doubt(&format!("{name} of a text that is not written out"))
         };
     }
-    if !SHELLS.contains(&name) {
+    if !SHELLS.contains(&unversioned(name)) {
         return Ok(None);
     }
     let options =
@@ -286,6 +291,11 @@ pub(in super::super) fn found_by_find(words: &[Word]) -> Vec<Word> {
 pub(in super::super) fn program(name: &str) -> &str {
     let name = name.rsplit('/').next().unwrap_or(name);
     name.strip_suffix(".exe").unwrap_or(name)
+}
+
+/// `python3.11` is `python`, and `bash-5.1` is `bash`.
+pub(in super::super) fn unversioned(name: &str) -> &str {
+    name.trim_end_matches(|c: char| c.is_ascii_digit() || c == '.' || c == '-')
 }
 
 fn joined(words: &[Word]) -> String {
