@@ -4,7 +4,7 @@
 //! the tools. Reads need no lowering: every word of every command is judged as a path that may be read. A program
 //! that is not known here does what its words do not say; the box is the wall around that.
 
-use copies::{copies, tar};
+use copies::{copies, tar, zip};
 use edits::{awk, sed};
 use git::git;
 
@@ -49,7 +49,7 @@ pub(super) fn effects(words: &[Word]) -> Vec<Effect> {
         "sed" | "gsed" => sed(words),
         "awk" | "gawk" | "mawk" | "nawk" => awk(words),
         "uniq" => operands(words, &["-f", "-s", "-w"]).into_iter().skip(1).map(write).collect(),
-        "zip" => operands(words, &[]).into_iter().take(1).map(write).collect(),
+        "zip" => zip(words),
         "tar" => tar(words),
         "unzip" if !["-l", "-p", "-t", "-Z"].iter().any(|o| words.iter().any(|w| w.text == *o)) => into(words, "-d"),
         "patch" => into(words, "-d"),
@@ -62,7 +62,7 @@ pub(super) fn effects(words: &[Word]) -> Vec<Effect> {
         _ => code::interpreter(name, words),
     });
     if !OTHER_O.contains(&name) {
-        found.extend(outputs(words));
+        found.extend(outputs(name, words));
     }
     found
 }
@@ -101,32 +101,54 @@ fn has(words: &[Word], option: char) -> bool {
     words[1..].iter().any(|w| w.text.starts_with('-') && !w.text.starts_with("--") && w.text.contains(option))
 }
 
-/// The values of an option: `-d x`, `-dx`, `--directory x`, `--directory=x`.
+/// The values of an option wherever it stands.
 fn values<'a>(words: &'a [Word], option: &'a str) -> impl Iterator<Item = Word> + 'a {
-    words.iter().enumerate().skip(1).filter_map(move |(at, word)| {
-        if word.text == option {
-            return words.get(at + 1).cloned();
-        }
-        match option.starts_with("--") {
-            true => tail(word, option).and_then(|rest| tail(&rest, "=")),
-            false => tail(word, option),
-        }
-    })
+    (1..words.len()).filter_map(move |at| value(&words[at], words.get(at + 1), option))
+}
+
+/// The value of an option, if this word gives it: `-d x`, `-dx`, `-ad x`, `--directory x`, `--directory=x`,
+/// `--dir=x`. What stands in a cluster behind another letter may belong to that one, so this errs towards yes.
+fn value(word: &Word, next: Option<&Word>, option: &str) -> Option<Word> {
+    let glued = if option.starts_with("--") {
+        let (given, value) = word.text.split_once('=').map_or((word.text.as_str(), ""), |(given, value)| (given, value));
+        abbreviates(given, option).then_some(value)?
+    } else {
+        let cluster = word.text.strip_prefix('-').filter(|cluster| !cluster.starts_with('-'))?;
+        cluster.split_once(option.strip_prefix('-')?)?.1
+    };
+    if glued.is_empty() { next.cloned() } else { Some(Word { text: glued.to_owned(), ..word.clone() }) }
+}
+
+/// `--targ` is `--target-directory`, to most programs.
+fn abbreviates(given: &str, option: &str) -> bool {
+    given.len() > 2 && given.starts_with("--") && option.starts_with(given)
 }
 
 fn tail(word: &Word, begin: &str) -> Option<Word> {
     word.text.strip_prefix(begin).map(|rest| Word { text: rest.to_owned(), ..word.clone() })
 }
 
-/// `-o FILE` and `--output FILE` of any program.
-fn outputs(words: &[Word]) -> Vec<Effect> {
-    ["-o", "--output", "--out", "--output-document"].iter().flat_map(|o| values(words, o)).map(Effect::Writes).collect()
+/// `-o FILE` and `--output FILE` of any program. Of most it is not known which letters make a cluster, so only `-o`
+/// itself counts.
+fn outputs(name: &str, words: &[Word]) -> Vec<Effect> {
+    let mut found: Vec<_> = ["--output", "--output-document"].iter().flat_map(|o| values(words, o)).collect();
+    if ["sort", "curl", "shuf"].contains(&name) {
+        found.extend(values(words, "-o"));
+    } else {
+        found.extend(words.windows(2).filter(|w| w[0].text == "-o").map(|w| w[1].clone()));
+        found.extend(words.iter().filter_map(|w| tail(w, "-o")).filter(|value| !value.text.is_empty()));
+    }
+    found.into_iter().map(Effect::Writes).collect()
 }
 
 /// The directory that an option names, or the one in which the command runs: what is unpacked has any name.
 fn into(words: &[Word], option: &str) -> Vec<Effect> {
-    let here = Word { text: ".".into(), glob: false, known: true };
-    vec![Effect::Writes(values(words, option).last().unwrap_or(here))]
+    vec![Effect::Writes(values(words, option).last().unwrap_or_else(here))]
+}
+
+/// The directory in which the command runs.
+fn here() -> Word {
+    Word { text: ".".into(), glob: false, known: true }
 }
 
 fn find(words: &[Word]) -> Vec<Effect> {

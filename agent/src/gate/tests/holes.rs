@@ -151,3 +151,49 @@ fn code_on_the_command_line_is_refused_behind_any_option_and_in_any_interpreter(
         ],
     );
 }
+
+#[test]
+fn a_target_is_found_in_clusters_and_abbreviated_options() {
+    in_auto(
+        &[
+            "cp -at .git/hooks x",
+            "cp -rt.git/hooks x",
+            "cp --target=.git/hooks x",
+            "cp --t .git/hooks x",
+            "mv --targ=.git/hooks x",
+            "ln -st .git/hooks x",
+            "install -Dt .git/hooks x",
+            "install -otom x .git/hooks/y",
+            "unzip -qd .git x.zip",
+            "sort -ro .git/hooks/x a",
+            "sort --outp=.git/hooks/x a",
+            "tar --to-comm=x -xf a -C o",
+            "tar --use=x -xf a -C o",
+            "tar --checkpoint=1 --checkpoint-actio=exec=x -cf a b",
+            "tar xf a -C .git -C hooks",
+            "tar -xf a --dir=.git",
+            "tar xfC a .git -C hooks",
+            "tar -xPf a -C o",
+            "tar -cf a .git --remove-files",
+            "rsync -a --delete empty/ ./",
+            "rsync -a --remove-source-files .git/ x",
+            "rsync -a new/ .",
+            "zip -m x.zip .git",
+            "zip -rm x.zip .",
+            "zip x.zip a -T --unzip-command=x",
+        ],
+        &[
+            "cp -t out a b",
+            "cp -a src /tmp/x",
+            "install -Dm755 a out/a",
+            "rsync -at src/ /tmp/x/",
+            "tar czf /tmp/x.tgz src",
+            "tar xzf x.tgz -C vendor",
+            "tar -cf a.tar --exclude=x --checkpoint=100 src",
+            "tar tf x.tar",
+            "zip -r x.zip src",
+            "unzip x.zip -d out",
+            "gcc -fno-omit-frame-pointer -o a.out a.c",
+        ],
+    );
+}
