@@ -4,13 +4,16 @@
 //! the tools. Reads need no lowering: every word of every command is judged as a path that may be read. A program
 //! that is not known here does what its words do not say; the box is the wall around that.
 
+use std::path::Path;
+
 use copies::{copies, tar, zip};
 use edits::{awk, sed};
 use git::git;
 
 use super::hosts::{self, Endpoint};
+use super::path::located;
 use super::rules::spelled_out;
-use super::shell::{Word, found_by_find, program};
+use super::shell::{Word, found_by_find, program, roots};
 
 mod code;
 mod copies;
@@ -152,13 +155,22 @@ fn here() -> Word {
 }
 
 fn find(words: &[Word]) -> Vec<Effect> {
-    let mut found: Vec<_> = words
-        .windows(2)
-        .filter(|w| ["-fprint", "-fprint0", "-fprintf", "-fls"].contains(&w[0].text.as_str()))
-        .map(|w| write(&w[1]))
-        .collect();
-    if words.iter().any(|w| w.text == "-delete") {
+    let prints = ["-fprint", "-fprint0", "-fprintf", "-fls"];
+    let mut found: Vec<_> =
+        words.windows(2).filter(|w| prints.contains(&w[0].text.as_str())).map(|w| write(&w[1])).collect();
+    let deletes = words.iter().any(|w| w.text == "-delete");
+    if deletes {
         found.extend(found_by_find(words).into_iter().map(Effect::Writes));
     }
+    // What lies deeper below a root that is not ours is not known.
+    if deletes || words.iter().any(|w| w.text.starts_with("-exec") || w.text.starts_with("-ok")) {
+        found.extend(roots(words).into_iter().filter(|root| !is_ours(&root.text)).map(Effect::Writes));
+    }
     found
+}
+
+/// Whether a path is in the workspace or among what is temporary.
+fn is_ours(path: &str) -> bool {
+    let temporary = |path: &str| ["/tmp", "/var/tmp"].iter().any(|t| Path::new(path).starts_with(t));
+    located(".", path).is_ok_and(|path| !path.starts_with('/') || temporary(&path))
 }

@@ -1,9 +1,9 @@
-//! Which commands does a proven command start: what do `env`, `sudo`, `xargs`, `find -exec` and `sh -c` run?
+//! Which commands does a proven command start: what do `env`, `sudo`, `xargs` and `sh -c` run?
 //!
 //! Exact where [`super::find`] is generous: an option that is not known here is a doubt, because it may take the
 //! next word for its value and so shift which word is the command.
 
-use super::{DEPTH_MAX, Doubt, PARTS_MAX, Part, Word, prove, tree};
+use super::{DEPTH_MAX, Doubt, PARTS_MAX, Part, Word, prove, search, tree};
 
 /// How the arguments of a wrapper are read up to the command that it runs.
 struct Wrapper {
@@ -140,7 +140,7 @@ fn starts(part: &Part) -> Result<Starts, Doubt> {
         return doubt(&format!("{name}, which can change what later commands mean"));
     }
     if name == "find" {
-        return executed(words).map(Starts::Commands);
+        return search::executed(words).map(Starts::Commands);
     }
     if let Some(script) = shell_script(words)? {
         return Ok(Starts::Script(script));
@@ -238,55 +238,6 @@ fn shell_script(words: &[Word]) -> Result<Option<String>, Doubt> {
     }
 }
 
-/// The commands of `find -exec`, with a pattern in the place of `{}`.
-fn executed(words: &[Word]) -> Result<Vec<Part>, Doubt> {
-    let mut commands = Vec::new();
-    let mut at = 1;
-    while let Some(word) = words.get(at) {
-        at += 1;
-        if !["-exec", "-execdir", "-ok", "-okdir"].contains(&word.text.as_str()) {
-            continue;
-        }
-        let rest = &words[at..];
-        let Some(end) = rest.iter().position(|w| w.text == ";" || w.text == "+") else {
-            return doubt("find -exec without its end");
-        };
-        let found = found_by_find(words);
-        let mut command = Vec::new();
-        for word in &rest[..end] {
-            match word.text.as_str() {
-                "{}" => command.extend(found.iter().cloned()),
-                text if text.contains("{}") => command.push(Word { known: false, ..word.clone() }),
-                _ => command.push(word.clone()),
-            }
-        }
-        if command.first().is_none_or(|name| !name.known || name.glob) {
-            return doubt("find -exec of a command that is not written out");
-        }
-        commands.push(Part { words: command, ..Part::default() });
-        at += end + 1;
-    }
-    Ok(commands)
-}
-
-/// Patterns for what `find` can find: below every root, by its one `-name`, else everything.
-pub(in super::super) fn found_by_find(words: &[Word]) -> Vec<Word> {
-    let starts_expression = |w: &&Word| w.text.starts_with('-') || w.text == "!" || w.text == "(";
-    let roots = words[1..].iter().skip_while(|w| ["-H", "-L", "-P"].contains(&w.text.as_str()));
-    let roots: Vec<_> = roots.take_while(|w| !starts_expression(w)).collect();
-    let joins = ["!", "-not", "-o", "-or", ",", "("];
-    let certain = !words.iter().any(|w| joins.contains(&w.text.as_str()));
-    let mut names = words.windows(2).filter(|w| ["-name", "-iname"].contains(&w[0].text.as_str())).map(|w| &w[1]);
-    let name = match (names.next(), names.next()) {
-        (Some(name), None) if certain && name.known => name.text.as_str(),
-        _ => "*",
-    };
-    let here = Word { text: ".".into(), glob: false, known: true };
-    let roots = if roots.is_empty() { vec![&here] } else { roots };
-    let below = |root: &Word| Word { text: format!("{}/{name}", root.text), glob: true, known: root.known };
-    roots.into_iter().map(below).collect()
-}
-
 /// `/usr/bin/git` and `git.exe` are `git`.
 pub(in super::super) fn program(name: &str) -> &str {
     let name = name.rsplit('/').next().unwrap_or(name);
@@ -302,6 +253,6 @@ fn joined(words: &[Word]) -> String {
     words.iter().map(|w| w.text.as_str()).collect::<Vec<_>>().join(" ")
 }
 
-fn doubt<T>(what: &str) -> Result<T, Doubt> {
+pub(super) fn doubt<T>(what: &str) -> Result<T, Doubt> {
     Err(Doubt::Construct(what.to_owned()))
 }

@@ -197,3 +197,35 @@ fn a_target_is_found_in_clusters_and_abbreviated_options() {
         ],
     );
 }
+
+#[test]
+fn find_reaches_what_lies_deeper_and_what_lies_outside() {
+    in_auto(
+        &[
+            "find . -name hooks -exec rm -rf {} +",
+            "find . -name HOOKS -exec rm -rf {} +",
+            "find . -name 'hook*' -exec rm -rf {} +",
+            "find . -name config -exec cat {} +",
+            "find . -name HEAD -delete",
+            "find . -iname head -delete",
+            "find . -name pre-commit -exec cp a {} ';'",
+            "find . -name settings.json -exec sed -i d {} +",
+            "find . -name workflows -exec rm -rf {} +",
+            "find / -name x -delete",
+            "find /home -name '*.log' -exec rm -f {} +",
+            "find .. -name x -delete",
+            "find / -name passwd -ok rm {} ';'",
+            "cd /tmp && find .. -name x -delete",
+        ],
+        &[
+            "find . -name '*.pyc' -delete",
+            "find . -name __pycache__ -type d -exec rm -rf {} +",
+            "find . -name '*.py' -exec grep -l foo {} +",
+            "find . -name '*.md' -exec cat {} +",
+            "find src -type f -delete",
+            "find /tmp/x -name y -delete",
+            "find /workspace/src -name '*.o' -delete",
+            "find . -name config",
+        ],
+    );
+}
