@@ -57,6 +57,7 @@ pub(super) fn effects(words: &[Word]) -> Vec<Effect> {
         "unzip" if !["-l", "-p", "-t", "-Z"].iter().any(|o| words.iter().any(|w| w.text == *o)) => into(words, "-d"),
         "patch" => into(words, "-d"),
         "find" => find(words),
+        "sqlite3" | "sqlite" => sqlite(words),
         "git" => git(words),
         "split" | "csplit" if words.iter().any(|w| w.text.starts_with("--filter")) => {
             unclear("split runs another program")
@@ -152,6 +153,31 @@ fn into(words: &[Word], option: &str) -> Vec<Effect> {
 /// The directory in which the command runs.
 fn here() -> Word {
     Word { text: ".".into(), glob: false, known: true }
+}
+
+/// What a statement changes, or a command of the program starts, stands in it as a word.
+fn sqlite(words: &[Word]) -> Vec<Effect> {
+    const CHANGES: [&str; 11] = [
+        "drop", "delete", "truncate", "update", "alter", "attach", "vacuum", "pragma", "writefile", "edit",
+        "load_extension",
+    ];
+    const COMMANDS: [&str; 12] = [
+        ".shell", ".system", ".import", ".output", ".once", ".save", ".backup", ".clone", ".read", ".restore", ".open",
+        ".load",
+    ];
+    let says = |w: &Word| {
+        let text = w.text.to_lowercase();
+        let mut tokens = text.split(|c: char| !c.is_alphanumeric() && c != '_');
+        tokens.any(|token| CHANGES.contains(&token)) || COMMANDS.iter().any(|command| text.contains(command))
+    };
+    let told = words.iter().any(|w| ["--version", "-version", "--help", "-help"].contains(&w.text.as_str()));
+    if words[1..].iter().any(says) {
+        return unclear("a change of a database, or a program that it starts");
+    }
+    if operands(words, &["-separator", "-cmd", "-init"]).len() < 2 && !told {
+        return unclear("a database program with commands from its input");
+    }
+    vec![]
 }
 
 fn find(words: &[Word]) -> Vec<Effect> {

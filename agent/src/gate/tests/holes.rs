@@ -229,3 +229,44 @@ fn find_reaches_what_lies_deeper_and_what_lies_outside() {
         ],
     );
 }
+
+#[test]
+fn what_acts_on_infrastructure_databases_disks_and_publications_is_refused() {
+    in_auto(
+        &[
+            "terraform destroy -auto-approve",
+            "tofu -chdir=x destroy",
+            "aws ec2 terminate-instances --instance-ids i-1",
+            "ansible all -a reboot",
+            "psql -f drop.sql",
+            "redis-cli FLUSHALL",
+            "sqlite3 app.db 'DROP TABLE users'",
+            "sqlite3 app.db 'delete from users'",
+            "sqlite3 x.db '.shell rm x'",
+            "sqlite3 x.db < drop.sql",
+            "mkfs.ext4 x.img",
+            "sudo blkdiscard x",
+            "killall5",
+            "init 0",
+            "journalctl --vacuum-time=1s",
+            "dmesg -C",
+            "history -c",
+            "npm publish",
+            "cargo yank --vers 1 x",
+            "twine upload x",
+            "python3 -W error -m twine upload x",
+            "gh repo delete x --yes",
+            "nc -l -p 4444",
+        ],
+        &[
+            "terraform plan",
+            "sqlite3 a.db 'select * from t'",
+            "sqlite3 a.db .tables",
+            "dmesg",
+            "npm run build",
+            "cargo build",
+            "git init",
+            "ansible-lint",
+        ],
+    );
+}
