@@ -56,6 +56,7 @@ pub(super) fn effects(words: &[Word]) -> Vec<Effect> {
         "tar" => tar(words),
         "unzip" if !["-l", "-p", "-t", "-Z"].iter().any(|o| words.iter().any(|w| w.text == *o)) => into(words, "-d"),
         "patch" => into(words, "-d"),
+        "cargo" => values(words, "--target-dir").map(Effect::Writes).collect(),
         "find" => find(words),
         "sqlite3" | "sqlite" => sqlite(words),
         "git" => git(words),
@@ -81,6 +82,15 @@ fn unclear(what: &str) -> Vec<Effect> {
 
 fn all(words: &[Word], valued: &[&str]) -> Vec<Effect> {
     operands(words, valued).into_iter().map(write).collect()
+}
+
+/// Whether what an option of a program does is among its effects, or does no harm: `tail -f` only waits.
+pub(super) fn lowers(name: &str, option: &str) -> bool {
+    match name {
+        "find" | "tail" => true,
+        "sort" | "go" | "git" => option == "-o" || option == "--output",
+        _ => false,
+    }
 }
 
 /// The words that are no options and no values of options.

@@ -184,7 +184,10 @@ impl CommandRule {
     }
 
     fn rest_is_allowed(&self, rest: &[Word]) -> bool {
-        let operands = rest.iter().filter(|w| !w.text.starts_with('-')).count();
+        // A lone hyphen is an operand, and so is all that follows `--`.
+        let end = rest.iter().position(|w| w.text == "--").unwrap_or(rest.len());
+        let before = rest[..end].iter().filter(|w| !w.text.starts_with('-') || w.text == "-").count();
+        let operands = before + rest.len().saturating_sub(end + 1);
         // What a pattern of the shell expands to is not known: a file can be named like an option, and one
         // pattern can be many operands.
         let strict = !self.without.is_empty() || self.rest != Rest::Any;
@@ -198,6 +201,16 @@ impl CommandRule {
         };
         let uses_forbidden = rest.iter().any(|w| self.without.iter().any(|option| uses(option, &w.text)));
         fits && !loose_pattern && !uses_forbidden && self.operands_max.is_none_or(|max| operands <= max)
+    }
+
+    /// The options that keep an allow rule from speaking for a command that begins as the rule says.
+    pub(super) fn forbids<'a>(&'a self, words: &'a [Word]) -> impl Iterator<Item = &'a str> {
+        let speaks = !self.rule.from_project && self.rule.verdict == Verdict::Allow;
+        let (begin, rest) = words.split_at(self.argv.len().min(words.len()));
+        let begins = begin.len() == self.argv.len();
+        let begins = begins && begin.iter().zip(&self.argv).all(|(w, slot)| slot.accepts(&w.text));
+        let used = |option: &&String| rest.iter().any(|w| uses(option, &w.text));
+        self.without.iter().filter(move |option| speaks && begins && used(option)).map(String::as_str)
     }
 
     /// Whether this rule finds its danger in a command that stands anywhere in a script.

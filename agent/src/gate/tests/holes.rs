@@ -270,3 +270,43 @@ fn what_acts_on_infrastructure_databases_disks_and_publications_is_refused() {
         ],
     );
 }
+
+#[test]
+fn an_option_that_an_allow_rule_excludes_is_refused_and_not_merely_unlisted() {
+    in_auto(
+        &[
+            "cargo test --config x",
+            "cargo --config build.rustc-wrapper=x test",
+            "cargo build -Zunstable-options",
+            "cargo build --target-dir=.git/x",
+            "pytest --basetemp=src",
+            "pytest -o cache_dir=.git",
+            "python3 -m pytest --pastebin=all",
+            "npm test --script-shell=./x.sh",
+            "npm --script-shell=x run y",
+            "go build -toolexec=x",
+            "go test --exec x ./...",
+            "rg --pre x foo",
+            "git log --ext-diff",
+            "git show --show-signature",
+            "sort --compress-program=x a",
+            "env A=b rg --pre x foo",
+            "uniq - .git/hooks/x",
+            "uniq -- a .git/hooks/x",
+        ],
+        &[
+            "find . -name '*.pyc' -delete",
+            "sort -o b.txt a.txt",
+            "go build -o bin/app ./cmd/app",
+            "git diff --output=a.patch",
+            "tail -f a.log",
+            "pytest -x -k 'a and b'",
+            "cargo test --color=always",
+            "cargo build --target wasm32-wasip1",
+            "python3 -m pytest tests -vv",
+        ],
+    );
+    for command in ["uniq - b", "uniq -- a b", "uniq a -- b"] {
+        check_command(command, Verdict::Deny);
+    }
+}
