@@ -57,6 +57,10 @@ pub(super) fn effects(words: &[Word]) -> Vec<Effect> {
         "unzip" if !["-l", "-p", "-t", "-Z"].iter().any(|o| words.iter().any(|w| w.text == *o)) => into(words, "-d"),
         "patch" => into(words, "-d"),
         "cargo" => values(words, "--target-dir").map(Effect::Writes).collect(),
+        "fd" | "fdfind" if has(words, 'x') || has(words, 'X') || words.iter().any(|w| w.text.starts_with("--exec")) => {
+            unclear("fd runs another program with this option")
+        }
+        "make" | "gmake" if words[1..].iter().any(says_what_make_runs) => unclear("make with a text that it runs"),
         "find" => find(words),
         "sqlite3" | "sqlite" => sqlite(words),
         "git" => git(words),
@@ -163,6 +167,11 @@ fn into(words: &[Word], option: &str) -> Vec<Effect> {
 /// The directory in which the command runs.
 fn here() -> Word {
     Word { text: ".".into(), glob: false, known: true }
+}
+
+/// `SHELL=x`, `--eval=x`, `-Ex`.
+fn says_what_make_runs(word: &Word) -> bool {
+    word.text.starts_with("SHELL=") || word.text.starts_with("--ev") || word.text.starts_with("-E")
 }
 
 /// What a statement changes, or a command of the program starts, stands in it as a word.

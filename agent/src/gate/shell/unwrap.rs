@@ -48,7 +48,7 @@ const WRAPPERS: [Wrapper; 13] = [
     Wrapper { flags: &["-i-", "-o-", "-e-"], ..plain(&["stdbuf"]) },
     Wrapper { flags: &["-p"], ..plain(&["time", "command"]) },
     Wrapper { flags: &["-c", "-l"], ..plain(&["exec"]) },
-    plain(&["nohup", "builtin", "busybox", "toybox"]),
+    plain(&["nohup", "builtin", "busybox", "toybox", "fakeroot", "dbus-run-session", "catchsegv", "linux64", "linux32", "eatmydata", "valgrind"]),
     Wrapper {
         flags: &[
             "-0",
@@ -71,8 +71,30 @@ const WRAPPERS: [Wrapper; 13] = [
     Wrapper { flags: &["-n-", "-t", "-d", "-e", "-g"], valued: &["-n"], ..plain(&["watch"]) },
 ];
 
+/// How the names of the programs begin that load others: `/lib64/ld-linux-x86-64.so.2 PROGRAM`.
+const LOADERS: [&str; 4] = ["ld-linux", "ld-musl", "ld.so", "ld64.so"];
+
 /// Programs that run another in a way that is not followed.
-const OPAQUE: [&str; 17] = [
+const OPAQUE: [&str; 36] = [
+    "prlimit",
+    "numactl",
+    "proot",
+    "firejail",
+    "bwrap",
+    "setpriv",
+    "capsh",
+    "sg",
+    "newgrp",
+    "run-parts",
+    "setarch",
+    "xvfb-run",
+    "gdb",
+    "lldb",
+    "hyperfine",
+    "entr",
+    "nodemon",
+    "sudoedit",
+    "sshpass",
     "parallel",
     "script",
     "chroot",
@@ -133,7 +155,8 @@ pub(super) fn started(parts: &[Part]) -> Result<Vec<Part>, Doubt> {
 fn starts(part: &Part) -> Result<Starts, Doubt> {
     let words = &part.words;
     let name = program(&words[0].text);
-    if OPAQUE.contains(&name) || OTHER_SHELLS.contains(&unversioned(name)) {
+    let loads = LOADERS.iter().any(|begin| name.starts_with(begin));
+    if loads || OPAQUE.contains(&name) || OTHER_SHELLS.contains(&unversioned(name)) {
         return doubt(&format!("{name}, which runs another command"));
     }
     if REDEFINING.contains(&name) || name == "hash" && words.iter().any(|w| w.text.starts_with("-p")) {

@@ -310,3 +310,43 @@ fn an_option_that_an_allow_rule_excludes_is_refused_and_not_merely_unlisted() {
         check_command(command, Verdict::Deny);
     }
 }
+
+#[test]
+fn variables_and_loaders_run_no_other_program() {
+    in_auto(
+        &[
+            "CARGO_BUILD_RUSTC_WRAPPER=x cargo build",
+            "CARGO_TARGET_X86_64_UNKNOWN_LINUX_GNU_RUNNER='rm -rf' cargo test",
+            "RUSTC_WORKSPACE_WRAPPER=x cargo build",
+            "RUSTFLAGS='-C linker=/tmp/x' cargo build",
+            "GOFLAGS=-toolexec=x go build",
+            "CC='rm x' make",
+            "env CXX=x make",
+            "MAKEFILES=/tmp/x make",
+            "PYTHONBREAKPOINT=os.system python3 a.py",
+            "PERL5LIB=x perl a.pl",
+            "RUBYLIB=x ruby a.rb",
+            "ZDOTDIR=/tmp zsh a",
+            "_JAVA_OPTIONS=-javaagent:x java x",
+            "/lib64/ld-linux-x86-64.so.2 /usr/bin/git reset --hard",
+            "./ld.so x",
+            "fakeroot git reset --hard",
+            "bwrap --bind / / x",
+            "entr -r x",
+            "fd -x x",
+            "make SHELL='rm x' all",
+            "make --eval='$(shell x)'",
+        ],
+        &[
+            "PYTHONPATH=src pytest",
+            "RUST_BACKTRACE=1 cargo test",
+            "CARGO_TERM_COLOR=never cargo test",
+            "CARGO_TARGET_DIR=/tmp/x cargo build",
+            "CARGO_BUILD_JOBS=2 cargo build",
+            "CGO_ENABLED=0 go build ./...",
+            "NODE_ENV=test npm test",
+            "fd -e py",
+            "make -j8 all",
+        ],
+    );
+}
