@@ -350,3 +350,29 @@ fn variables_and_loaders_run_no_other_program() {
         ],
     );
 }
+
+#[test]
+fn more_files_that_hold_secrets_or_start_programs_are_protected() {
+    in_auto(
+        &[
+            "cat .env.prod",
+            "cat .env.test",
+            "cat .env~",
+            "cat .vault-token",
+            "cat infra/terraform.tfstate",
+            "cat .git/credentials",
+            "cat .cargo/credentials.toml",
+            "cat .azure/accessTokens.json",
+            "cat .config/gcloud/x.json",
+            "cat .htpasswd",
+            "echo x > .zshenv",
+            "echo x >> .bash_aliases",
+            "echo x > .gitconfig",
+            "echo x > .vimrc",
+            "echo x > .inputrc",
+            "echo x > .cargo/config.toml",
+            "echo x > .config/autostart/x.desktop",
+        ],
+        &["cat .env.example", "cat .cargo/config.toml", "cat main.tf", "sed -i s/a/b/ src/*.py", "cat src/*.py"],
+    );
+}
