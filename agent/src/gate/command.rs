@@ -273,7 +273,8 @@ impl Policy {
     /// judged by itself.
     fn forbidden_finding(&self, part: &Part) -> Option<Finding> {
         let name = program(&part.words[0].text);
-        let forbidden = |rule: &'_ CommandRule| rule.forbids(&part.words).find(|option| !lowers(name, option)).map(str::to_owned);
+        let forbidden =
+            |rule: &'_ CommandRule| rule.forbids(&part.words).find(|option| !lowers(name, option)).map(str::to_owned);
         let (rule, option) = self.commands.iter().find_map(|rule| Some((rule, forbidden(rule)?)))?;
         let what = Finding::quoted("the command", &format!("{} {option}", rule.usage()));
         let instead = format!("run {}{}", rule.usage(), rule.limits().unwrap_or_default());

@@ -128,7 +128,8 @@ fn values<'a>(words: &'a [Word], option: &'a str) -> impl Iterator<Item = Word> 
 /// `--dir=x`. What stands in a cluster behind another letter may belong to that one, so this errs towards yes.
 fn value(word: &Word, next: Option<&Word>, option: &str) -> Option<Word> {
     let glued = if option.starts_with("--") {
-        let (given, value) = word.text.split_once('=').map_or((word.text.as_str(), ""), |(given, value)| (given, value));
+        let (given, value) =
+            word.text.split_once('=').map_or((word.text.as_str(), ""), |(given, value)| (given, value));
         abbreviates(given, option).then_some(value)?
     } else {
         let cluster = word.text.strip_prefix('-').filter(|cluster| !cluster.starts_with('-'))?;
@@ -177,7 +178,16 @@ fn says_what_make_runs(word: &Word) -> bool {
 /// What a statement changes, or a command of the program starts, stands in it as a word.
 fn sqlite(words: &[Word]) -> Vec<Effect> {
     const CHANGES: [&str; 11] = [
-        "drop", "delete", "truncate", "update", "alter", "attach", "vacuum", "pragma", "writefile", "edit",
+        "drop",
+        "delete",
+        "truncate",
+        "update",
+        "alter",
+        "attach",
+        "vacuum",
+        "pragma",
+        "writefile",
+        "edit",
         "load_extension",
     ];
     const COMMANDS: [&str; 12] = [

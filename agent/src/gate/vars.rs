@@ -77,14 +77,8 @@ const PREFIXES: [&str; 12] = [
 ];
 
 /// Of the families, what only says who, when, where and how fast.
-const HARMLESS: [&str; 6] = [
-    "GIT_AUTHOR_",
-    "GIT_COMMITTER_",
-    "GIT_TERMINAL_PROMPT",
-    "CARGO_BUILD_JOBS",
-    "CARGO_TARGET_DIR",
-    "CGO_ENABLED",
-];
+const HARMLESS: [&str; 6] =
+    ["GIT_AUTHOR_", "GIT_COMMITTER_", "GIT_TERMINAL_PROMPT", "CARGO_BUILD_JOBS", "CARGO_TARGET_DIR", "CGO_ENABLED"];
 
 /// Whether setting it can change which program runs, or make a program run another.
 pub(super) fn changes_meaning(name: &str) -> bool {

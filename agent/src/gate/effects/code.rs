@@ -6,8 +6,7 @@ use super::{Effect, unclear};
 use crate::gate::shell::{Word, unversioned};
 
 /// Modules of Python that run what their arguments say, or a shell of their own.
-const MODULES: [&str; 9] =
-    ["timeit", "pdb", "code", "runpy", "codeop", "IPython", "bpython", "ptpython", "idlelib"];
+const MODULES: [&str; 9] = ["timeit", "pdb", "code", "runpy", "codeop", "IPython", "bpython", "ptpython", "idlelib"];
 
 /// Long options of various interpreters after which code follows.
 const LONG: [&str; 10] = [

@@ -103,8 +103,7 @@ pub(super) fn tar(words: &[Word]) -> Vec<Effect> {
 
 /// `--checkpoint` alone counts records, and is no beginning of the option that runs a program.
 fn more_than_checkpoint(words: &[Word]) -> bool {
-    let rest: Vec<_> =
-        words.iter().filter(|w| w.text.split('=').next() != Some("--checkpoint")).cloned().collect();
+    let rest: Vec<_> = words.iter().filter(|w| w.text.split('=').next() != Some("--checkpoint")).cloned().collect();
     given(&rest, "--checkpoint-action")
 }
 

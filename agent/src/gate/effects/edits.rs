@@ -88,11 +88,40 @@ pub(super) fn awk(words: &[Word]) -> Vec<Effect> {
     let known = |w: &Word| ["-F", "-v"].iter().any(|o| w.text.starts_with(o)) || w.text == "--";
     let operands = operands(words, &valued);
     let plain = |w: &&Word| {
-        w.known && !["system", "getline", "|", ">", "@", "close", "\\"].iter().any(|sign| w.text.contains(sign))
+        w.known
+            && !["system", "getline", "@", "close"].iter().any(|sign| w.text.contains(sign))
+            && sends_nothing(&w.text)
     };
     match operands.first() {
         Some(code) if options.into_iter().all(known) && plain(code) => vec![],
         None => vec![],
         Some(_) => unclear("this awk program may write files or run commands, or it is not understood"),
     }
+}
+
+/// Whether `>` and `|` in a program of awk only compare and join: outside of braces, in parentheses, or in a string.
+/// A pattern between slashes or a comment could hide where a string begins, so with these they are refused.
+fn sends_nothing(program: &str) -> bool {
+    let program = program.replace("\\n", "").replace("\\t", "");
+    if program.contains('\\') {
+        return false;
+    }
+    if !program.contains(['>', '|']) {
+        return true;
+    }
+    let (mut braces, mut parentheses, mut string) = (0_i32, 0_i32, false);
+    for c in program.chars() {
+        match c {
+            '"' => string = !string,
+            _ if string => {}
+            '/' | '#' => return false,
+            '{' => braces += 1,
+            '}' => braces -= 1,
+            '(' => parentheses += 1,
+            ')' => parentheses -= 1,
+            '>' | '|' if braces != 0 && parentheses <= 0 => return false,
+            _ => {}
+        }
+    }
+    !string
 }

@@ -19,11 +19,8 @@ pub(super) fn git(words: &[Word]) -> Vec<Effect> {
         }
         "restore" if !only_unstages(&rest[1..]) => loses(rest),
         "checkout" if names_paths(&rest[1..]) => loses(rest),
-        "config"
-            if !["--get", "--get-all", "--get-regexp", "--list", "-l"]
-                .iter()
-                .any(|o| rest.iter().any(|w| w.text == *o)) =>
-        {
+        "clean" if !only_shows(&rest[1..]) => unclear("git removing files that it does not know"),
+        "config" if !reads_settings(&rest[1..]) => {
             vec![Effect::Writes(Word { text: ".git/config".into(), glob: false, known: true })]
         }
         _ => values(rest, "--output")
@@ -68,4 +65,36 @@ fn is_path(name: &str) -> bool {
     // A branch is called neither `.x` nor `x/`, and no part of it begins with a dot.
     let is_no_branch = name.starts_with(['.', '/', ':', '~']) || name.ends_with('/') || name.contains("/.");
     is_file || is_no_branch || name.contains(['*', '?', '['])
+}
+
+/// `-n`, `-nd`, `--dry-run`. In a longer cluster an `n` may be part of a pattern.
+fn only_shows(args: &[Word]) -> bool {
+    let is_cluster = |text: &str| text.len() > 1 && text[1..].chars().all(|c| "ndxXq".contains(c));
+    let shows = |text: &str| text.starts_with('-') && is_cluster(text) && text.contains('n') || text == "--dry-run";
+    args.iter().take_while(|w| w.text != "--").any(|w| shows(&w.text))
+}
+
+/// `--get x.y`, `--list`, and `x.y` alone. What is not known here may write.
+fn reads_settings(args: &[Word]) -> bool {
+    const READS: [&str; 8] =
+        ["--get", "--get-all", "--get-regexp", "--get-urlmatch", "--list", "-l", "--get-color", "--get-colorbool"];
+    const BESIDE: [&str; 12] = [
+        "--global",
+        "--local",
+        "--system",
+        "--worktree",
+        "--show-origin",
+        "--show-scope",
+        "--name-only",
+        "--null",
+        "-z",
+        "--bool",
+        "--int",
+        "--includes",
+    ];
+    let (options, operands): (Vec<_>, Vec<_>) = args.iter().partition(|w| w.text.starts_with('-'));
+    let asks = options.iter().any(|w| READS.contains(&w.text.as_str()));
+    let understood = options.iter().all(|w| READS.contains(&w.text.as_str()) || BESIDE.contains(&w.text.as_str()));
+    let names_one = operands.len() == 1 && operands[0].known && operands[0].text.contains('.');
+    understood && (asks || names_one)
 }

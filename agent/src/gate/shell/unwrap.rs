@@ -48,7 +48,19 @@ const WRAPPERS: [Wrapper; 13] = [
     Wrapper { flags: &["-i-", "-o-", "-e-"], ..plain(&["stdbuf"]) },
     Wrapper { flags: &["-p"], ..plain(&["time", "command"]) },
     Wrapper { flags: &["-c", "-l"], ..plain(&["exec"]) },
-    plain(&["nohup", "builtin", "busybox", "toybox", "fakeroot", "dbus-run-session", "catchsegv", "linux64", "linux32", "eatmydata", "valgrind"]),
+    plain(&[
+        "nohup",
+        "builtin",
+        "busybox",
+        "toybox",
+        "fakeroot",
+        "dbus-run-session",
+        "catchsegv",
+        "linux64",
+        "linux32",
+        "eatmydata",
+        "valgrind",
+    ]),
     Wrapper {
         flags: &[
             "-0",
@@ -114,9 +126,8 @@ const OPAQUE: [&str; 36] = [
     "coproc",
 ];
 
-pub(super) const SHELLS: [&str; 14] = [
-    "sh", "bash", "dash", "zsh", "ksh", "mksh", "ash", "fish", "csh", "tcsh", "rbash", "yash", "oksh", "posh",
-];
+pub(super) const SHELLS: [&str; 14] =
+    ["sh", "bash", "dash", "zsh", "ksh", "mksh", "ash", "fish", "csh", "tcsh", "rbash", "yash", "oksh", "posh"];
 
 /// Shells whose language is another.
 const OTHER_SHELLS: [&str; 4] = ["nu", "elvish", "xonsh", "osh"];

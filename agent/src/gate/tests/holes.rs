@@ -10,8 +10,7 @@ fn in_auto(denied: &[&str], allowed: &[&str]) {
     let verdict = |command: &&&str| judge(&policy, &run(command), &context).verdict;
     let through: Vec<_> = denied.iter().filter(|c| verdict(c) != Verdict::Deny).collect();
     let stopped = allowed.iter().filter(|c| verdict(c) == Verdict::Deny);
-    let stopped: Vec<_> =
-        stopped.map(|c| format!("{c}: {}", judge(&policy, &run(c), &context).message())).collect();
+    let stopped: Vec<_> = stopped.map(|c| format!("{c}: {}", judge(&policy, &run(c), &context).message())).collect();
     assert!(through.is_empty() && stopped.is_empty(), "let through: {through:#?}\nstopped: {stopped:#?}");
 }
 
@@ -374,5 +373,50 @@ fn more_files_that_hold_secrets_or_start_programs_are_protected() {
             "echo x > .config/autostart/x.desktop",
         ],
         &["cat .env.example", "cat .cargo/config.toml", "cat main.tf", "sed -i s/a/b/ src/*.py", "cat src/*.py"],
+    );
+}
+
+#[test]
+fn what_only_looks_and_compares_is_let_through() {
+    in_auto(
+        &[
+            "git clean -fd",
+            "git clean -nfd",
+            "git clean -d",
+            "git clean -en -f",
+            "git config user.name x",
+            "git config alias.x '!y'",
+            "git config -l --add core.pager x",
+            "git config edit",
+            "git config --edit",
+            "git config --get x.y --unset z.y",
+            "awk '{print $1 > \"f\"}' a",
+            "awk '{print ($1) > \"f\"}' a",
+            "awk '{print | \"sh\"}' a",
+            "awk '/\"/{print > \"f\"}' a",
+            "awk '# \"\n{print > \"f\"}' a",
+            "awk '{print \"a\\\\nb\" > \"f\"}' a",
+            "[ -v 'x[1]' ]",
+            "test ! -v 'x[1]'",
+            "[[ -f a ]]",
+            "[ -f .env ]",
+            "[ a > .git/hooks/x ]",
+        ],
+        &[
+            "git clean -n",
+            "git clean -nd",
+            "git config user.name",
+            "git config --global user.email",
+            "git config --get remote.origin.url",
+            "awk '$3 > 5 {print $1}' a",
+            "awk -F, 'NR>1 {s+=$3} END {print s}' a.csv",
+            "awk '{ if ($1 > 10 || $2 > 3) print $0 }' a",
+            "awk '{printf \"%s\\n\", $1}' a",
+            "[ -d src ] && echo yes",
+            "if [ -f a.py ]; then echo yes; fi",
+            "[ ! -f a.py ] || echo yes",
+            "[ a = b ]",
+            "[ 1 -eq 2 ]",
+        ],
     );
 }
