@@ -61,6 +61,7 @@ pub(super) fn effects(words: &[Word]) -> Vec<Effect> {
             unclear("fd runs another program with this option")
         }
         "make" | "gmake" if words[1..].iter().any(says_what_make_runs) => unclear("make with a text that it runs"),
+        "cmake" if words.get(1).is_some_and(|w| w.text == "-E") => cmake(&words[1..]),
         "find" => find(words),
         "sqlite3" | "sqlite" => sqlite(words),
         "git" => git(words),
@@ -173,6 +174,20 @@ fn here() -> Word {
 /// `SHELL=x`, `--eval=x`, `-Ex`.
 fn says_what_make_runs(word: &Word) -> bool {
     word.text.starts_with("SHELL=") || word.text.starts_with("--ev") || word.text.starts_with("-E")
+}
+
+/// `cmake -E` is a set of small programs.
+fn cmake(words: &[Word]) -> Vec<Effect> {
+    match words.get(1).map(|w| w.text.as_str()) {
+        None
+        | Some(
+            "echo" | "cat" | "capabilities" | "compare_files" | "sleep" | "true" | "false" | "md5sum" | "sha256sum",
+        ) => {
+            vec![]
+        }
+        Some("env" | "time" | "chdir" | "tar") => unclear("cmake running another program or unpacking"),
+        Some(_) => operands(&words[1..], &[]).into_iter().map(write).collect(),
+    }
 }
 
 /// What a statement changes, or a command of the program starts, stands in it as a word.

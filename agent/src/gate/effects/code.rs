@@ -106,11 +106,19 @@ fn python(args: &[Word]) -> Vec<Effect> {
         match letter {
             "c" => return inline(),
             "m" if MODULES.iter().any(|module| value.split('.').next() == Some(module)) => return inline(),
+            "m" if ["zipfile", "tarfile"].contains(&value) && args.clone().any(unpacks) => {
+                return unclear("an archive whose names say where it is unpacked");
+            }
             "m" => return vec![],
             _ => {}
         }
     }
     from_input()
+}
+
+/// `-e`, `--extract`, `-c`, `--create` of Python's archive modules.
+fn unpacks(word: &Word) -> bool {
+    ["-e", "-c", "--e", "--c"].iter().any(|option| word.text.starts_with(option))
 }
 
 /// It takes any beginning of an option, in any case.

@@ -19,6 +19,14 @@ pub(super) fn git(words: &[Word]) -> Vec<Effect> {
         }
         "restore" if !only_unstages(&rest[1..]) => loses(rest),
         "checkout" if names_paths(&rest[1..]) => loses(rest),
+        _ if rest.iter().any(|w| w.text.starts_with("ext::")) => unclear("git running another program as a remote"),
+        "clone" | "init" if takes_settings(&rest[1..]) => unclear("git with settings that can run another program"),
+        "clone" => operands(rest, &["-b", "--branch", "--depth", "-o", "--origin", "-j"])
+            .into_iter()
+            .skip(1)
+            .map(write)
+            .collect(),
+        "worktree" => operands(rest, &["-b", "-B"]).into_iter().skip(1).take(1).map(write).collect(),
         "clean" if !only_shows(&rest[1..]) => unclear("git removing files that it does not know"),
         "config" if !reads_settings(&rest[1..]) => {
             vec![Effect::Writes(Word { text: ".git/config".into(), glob: false, known: true })]
@@ -67,6 +75,11 @@ fn is_path(name: &str) -> bool {
     is_file || is_no_branch || name.contains(['*', '?', '['])
 }
 
+fn takes_settings(args: &[Word]) -> bool {
+    let settings = ["-c", "-u", "--config", "--template", "--upload-pack", "--separate-git-dir"];
+    args.iter().any(|w| settings.iter().any(|option| uses(option, &w.text)))
+}
+
 /// `-n`, `-nd`, `--dry-run`. In a longer cluster an `n` may be part of a pattern.
 fn only_shows(args: &[Word]) -> bool {
     let is_cluster = |text: &str| text.len() > 1 && text[1..].chars().all(|c| "ndxXq".contains(c));
@@ -95,6 +108,8 @@ fn reads_settings(args: &[Word]) -> bool {
     let (options, operands): (Vec<_>, Vec<_>) = args.iter().partition(|w| w.text.starts_with('-'));
     let asks = options.iter().any(|w| READS.contains(&w.text.as_str()));
     let understood = options.iter().all(|w| READS.contains(&w.text.as_str()) || BESIDE.contains(&w.text.as_str()));
+    // A list takes no name.
+    let lists = options.iter().any(|w| w.text == "--list" || w.text == "-l");
     let names_one = operands.len() == 1 && operands[0].known && operands[0].text.contains('.');
-    understood && (asks || names_one)
+    understood && (asks || names_one) && !(lists && !operands.is_empty())
 }

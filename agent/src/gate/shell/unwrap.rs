@@ -22,7 +22,7 @@ const fn plain(names: &'static [&'static str]) -> Wrapper {
     Wrapper { names, flags: &[], valued: &[], operands: 0, assigns: false }
 }
 
-const WRAPPERS: [Wrapper; 13] = [
+const WRAPPERS: [Wrapper; 14] = [
     Wrapper {
         flags: &["-i", "-", "--ignore-environment"],
         valued: &["-u", "--unset"],
@@ -79,6 +79,11 @@ const WRAPPERS: [Wrapper; 13] = [
         ],
         valued: &["-I", "-n", "-P", "-L", "-d", "-s"],
         ..plain(&["xargs"])
+    },
+    Wrapper {
+        flags: &["-y", "--yes", "-q", "--quiet", "--no-install"],
+        valued: &["-p", "--package"],
+        ..plain(&["npx", "bunx"])
     },
     Wrapper { flags: &["-n-", "-t", "-d", "-e", "-g"], valued: &["-n"], ..plain(&["watch"]) },
 ];

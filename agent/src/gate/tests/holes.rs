@@ -420,3 +420,53 @@ fn what_only_looks_and_compares_is_let_through() {
         ],
     );
 }
+
+#[test]
+fn programs_that_start_others_or_unpack_are_seen_through() {
+    in_auto(
+        &[
+            "git clone . .git/x",
+            "git clone . /etc/x",
+            "git clone --template=/tmp/x . y",
+            "git clone -u x . y",
+            "git clone -c core.fsmonitor=x . y",
+            "git clone ext::x y",
+            "git fetch 'ext::sh -c x'",
+            "git init --template=/tmp/x",
+            "git worktree add /etc/x",
+            "git grep -O'rm -rf .' x",
+            "git grep --open-files-in-pager=rm x",
+            "git archive --remote=. --exec=x HEAD",
+            "git daemon --export-all",
+            "git hook run x",
+            "git credential fill",
+            "git submodule deinit -f .",
+            "git submodule update --force",
+            "git branch -M old main",
+            "git gc --prune=now",
+            "git config -l --global core.pager x",
+            "cmake -E rm -rf /home",
+            "cmake -E copy x .git/hooks/y",
+            "cmake -E env git reset --hard",
+            "python3 -m zipfile -e x.zip /etc",
+            "python3 -m tarfile -e x.tar .git",
+            "npx -c 'git reset --hard'",
+            "npx -y git reset --hard",
+        ],
+        &[
+            "git clone . y",
+            "git clone --depth 1 . y",
+            "git worktree add wt main",
+            "git init",
+            "git grep -n foo",
+            "git gc",
+            "git submodule update --init",
+            "git branch -m new",
+            "cmake -E echo x",
+            "cmake -B build -S .",
+            "python3 -m zipfile -l x.zip",
+            "npx tsc --noEmit",
+            "npx jest --config x -c y",
+        ],
+    );
+}
