@@ -4,7 +4,7 @@
 //! plain, its files and hosts by the same rules as the tools', and what the allow rules speak for. A script that is
 //! not plain is refused with the reason.
 
-use super::effects::{Effect, effects};
+use super::effects::{Effect, effects, lowers};
 use super::explain::{Finding, silence, unlisted};
 use super::hosts::Endpoint;
 use super::near::Near;
@@ -78,6 +78,7 @@ impl Policy {
             }
             findings.extend(self.argument_findings(part, &directories, &near));
             findings.extend(self.assignment_finding(part));
+            findings.extend(self.forbidden_finding(part));
         }
         findings.extend(proven.inner.iter().filter_map(|part| self.unknown_finding(part)));
         findings.extend(proven.parts.iter().map(|part| self.clearance(part, mode)));
@@ -266,6 +267,19 @@ impl Policy {
             .any(|r| r.rule.verdict == Verdict::Allow && r.clears_any(&part.words) || r.clears(part));
         (hole && !fine)
             .then(|| unclear(&format!("{} with arguments that are not written out", program(&part.words[0].text))))
+    }
+
+    /// An option that a rule names as what it does not allow is more than silence, unless what the option does is
+    /// judged by itself.
+    fn forbidden_finding(&self, part: &Part) -> Option<Finding> {
+        let name = program(&part.words[0].text);
+        let forbidden =
+            |rule: &'_ CommandRule| rule.forbids(&part.words).find(|option| !lowers(name, option)).map(str::to_owned);
+        let (rule, option) = self.commands.iter().find_map(|rule| Some((rule, forbidden(rule)?)))?;
+        let what = Finding::quoted("the command", &format!("{} {option}", rule.usage()));
+        let instead = format!("run {}{}", rule.usage(), rule.limits().unwrap_or_default());
+        let reason = format!("{what} is refused: with this option it runs or writes something else");
+        Some(Finding::own(Layer::Commands, reason, instead))
     }
 
     /// A variable that changes which program runs or what it does hides a command.

@@ -4,9 +4,21 @@
 //! the tools. Reads need no lowering: every word of every command is judged as a path that may be read. A program
 //! that is not known here does what its words do not say; the box is the wall around that.
 
+use std::path::Path;
+
+use copies::{copies, tar, zip};
+use edits::{awk, sed};
+use git::git;
+
 use super::hosts::{self, Endpoint};
-use super::rules::after_global_options;
-use super::shell::{Word, found_by_find, program};
+use super::path::located;
+use super::rules::spelled_out;
+use super::shell::{Word, found_by_find, program, roots};
+
+mod code;
+mod copies;
+mod edits;
+mod git;
 
 /// One thing that a command does.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -19,30 +31,13 @@ pub(super) enum Effect {
     Unclear(String),
 }
 
-/// Programs that run what they are given as text or on their input.
-const INTERPRETERS: [&str; 14] = [
-    "python",
-    "pypy",
-    "perl",
-    "ruby",
-    "node",
-    "nodejs",
-    "php",
-    "lua",
-    "deno",
-    "bun",
-    "Rscript",
-    "osascript",
-    "tclsh",
-    "guile",
-];
-
 /// Programs to which `-o` is no output.
 const OTHER_O: [&str; 14] =
     ["grep", "egrep", "fgrep", "rg", "ls", "ps", "find", "set", "ssh", "scp", "git", "pytest", "mount", "test"];
 
 /// What these words of one command do.
 pub(super) fn effects(words: &[Word]) -> Vec<Effect> {
+    let words = &*spelled_out(words);
     let name = program(&words[0].text);
     let mut found: Vec<Effect> = hosts::endpoints(words);
     found.extend(match name {
@@ -57,28 +52,29 @@ pub(super) fn effects(words: &[Word]) -> Vec<Effect> {
         "sed" | "gsed" => sed(words),
         "awk" | "gawk" | "mawk" | "nawk" => awk(words),
         "uniq" => operands(words, &["-f", "-s", "-w"]).into_iter().skip(1).map(write).collect(),
-        "zip" => operands(words, &[]).into_iter().take(1).map(write).collect(),
+        "zip" => zip(words),
         "tar" => tar(words),
         "unzip" if !["-l", "-p", "-t", "-Z"].iter().any(|o| words.iter().any(|w| w.text == *o)) => into(words, "-d"),
         "patch" => into(words, "-d"),
+        "cargo" => values(words, "--target-dir").map(Effect::Writes).collect(),
+        "fd" | "fdfind" if has(words, 'x') || has(words, 'X') || words.iter().any(|w| w.text.starts_with("--exec")) => {
+            unclear("fd runs another program with this option")
+        }
+        "make" | "gmake" if words[1..].iter().any(says_what_make_runs) => unclear("make with a text that it runs"),
+        "cmake" if words.get(1).is_some_and(|w| w.text == "-E") => cmake(&words[1..]),
         "find" => find(words),
+        "sqlite3" | "sqlite" => sqlite(words),
         "git" => git(words),
         "split" | "csplit" if words.iter().any(|w| w.text.starts_with("--filter")) => {
             unclear("split runs another program")
         }
         "split" | "csplit" => all(words, &["-b", "-l", "-n", "-a", "-C", "-f"]),
-        _ if INTERPRETERS.contains(&unversioned(name)) => interpreter(unversioned(name), words),
-        _ => vec![],
+        _ => code::interpreter(name, words),
     });
     if !OTHER_O.contains(&name) {
-        found.extend(outputs(words));
+        found.extend(outputs(name, words));
     }
     found
-}
-
-/// `python3.11` is `python`.
-fn unversioned(name: &str) -> &str {
-    name.trim_end_matches(|c: char| c.is_ascii_digit() || c == '.' || c == '-')
 }
 
 fn write(word: &Word) -> Effect {
@@ -91,6 +87,15 @@ fn unclear(what: &str) -> Vec<Effect> {
 
 fn all(words: &[Word], valued: &[&str]) -> Vec<Effect> {
     operands(words, valued).into_iter().map(write).collect()
+}
+
+/// Whether what an option of a program does is among its effects, or does no harm: `tail -f` only waits.
+pub(super) fn lowers(name: &str, option: &str) -> bool {
+    match name {
+        "find" | "tail" => true,
+        "sort" | "go" | "git" => option == "-o" || option == "--output",
+        _ => false,
+    }
 }
 
 /// The words that are no options and no values of options.
@@ -115,264 +120,127 @@ fn has(words: &[Word], option: char) -> bool {
     words[1..].iter().any(|w| w.text.starts_with('-') && !w.text.starts_with("--") && w.text.contains(option))
 }
 
-/// The values of an option: `-d x`, `-dx`, `--directory x`, `--directory=x`.
+/// The values of an option wherever it stands.
 fn values<'a>(words: &'a [Word], option: &'a str) -> impl Iterator<Item = Word> + 'a {
-    words.iter().enumerate().skip(1).filter_map(move |(at, word)| {
-        if word.text == option {
-            return words.get(at + 1).cloned();
-        }
-        match option.starts_with("--") {
-            true => tail(word, option).and_then(|rest| tail(&rest, "=")),
-            false => tail(word, option),
-        }
-    })
+    (1..words.len()).filter_map(move |at| value(&words[at], words.get(at + 1), option))
+}
+
+/// The value of an option, if this word gives it: `-d x`, `-dx`, `-ad x`, `--directory x`, `--directory=x`,
+/// `--dir=x`. What stands in a cluster behind another letter may belong to that one, so this errs towards yes.
+fn value(word: &Word, next: Option<&Word>, option: &str) -> Option<Word> {
+    let glued = if option.starts_with("--") {
+        let (given, value) =
+            word.text.split_once('=').map_or((word.text.as_str(), ""), |(given, value)| (given, value));
+        abbreviates(given, option).then_some(value)?
+    } else {
+        let cluster = word.text.strip_prefix('-').filter(|cluster| !cluster.starts_with('-'))?;
+        cluster.split_once(option.strip_prefix('-')?)?.1
+    };
+    if glued.is_empty() { next.cloned() } else { Some(Word { text: glued.to_owned(), ..word.clone() }) }
+}
+
+/// `--targ` is `--target-directory`, to most programs.
+fn abbreviates(given: &str, option: &str) -> bool {
+    given.len() > 2 && given.starts_with("--") && option.starts_with(given)
 }
 
 fn tail(word: &Word, begin: &str) -> Option<Word> {
     word.text.strip_prefix(begin).map(|rest| Word { text: rest.to_owned(), ..word.clone() })
 }
 
-/// `-o FILE` and `--output FILE` of any program.
-fn outputs(words: &[Word]) -> Vec<Effect> {
-    ["-o", "--output", "--out", "--output-document"].iter().flat_map(|o| values(words, o)).map(Effect::Writes).collect()
+/// `-o FILE` and `--output FILE` of any program. Of most it is not known which letters make a cluster, so only `-o`
+/// itself counts.
+fn outputs(name: &str, words: &[Word]) -> Vec<Effect> {
+    let mut found: Vec<_> = ["--output", "--output-document"].iter().flat_map(|o| values(words, o)).collect();
+    if ["sort", "curl", "shuf"].contains(&name) {
+        found.extend(values(words, "-o"));
+    } else {
+        found.extend(words.windows(2).filter(|w| w[0].text == "-o").map(|w| w[1].clone()));
+        found.extend(words.iter().filter_map(|w| tail(w, "-o")).filter(|value| !value.text.is_empty()));
+    }
+    found.into_iter().map(Effect::Writes).collect()
 }
 
 /// The directory that an option names, or the one in which the command runs: what is unpacked has any name.
 fn into(words: &[Word], option: &str) -> Vec<Effect> {
-    let here = Word { text: ".".into(), glob: false, known: true };
-    vec![Effect::Writes(values(words, option).last().unwrap_or(here))]
+    vec![Effect::Writes(values(words, option).last().unwrap_or_else(here))]
 }
 
-fn copies(name: &str, words: &[Word]) -> Vec<Effect> {
-    let valued = ["-t", "--target-directory", "-S", "--suffix", "-m", "-o", "-g", "--mode", "--owner", "--group", "-e"];
-    let mut sources = operands(words, &valued);
-    if name == "rsync" && (has(words, 'e') || words.iter().any(|w| w.text.starts_with("--rsh"))) {
-        return unclear("rsync runs another program with -e");
-    }
-    if name == "install" && has(words, 'd') {
-        return sources.into_iter().map(write).collect();
-    }
-    let told = values(words, "-t").chain(values(words, "--target-directory")).last();
-    let single_link = name == "ln" && sources.len() == 1;
-    let here = Word { text: ".".into(), glob: false, known: true };
-    let target = match told {
-        Some(target) => target,
-        None if single_link => here,
-        None => match sources.pop() {
-            Some(target) => target.clone(),
-            None => return vec![],
-        },
-    };
-    // Into a directory, or onto the file of this name: which of the two is not known.
-    let inside = |source: &&Word| {
-        let last = source.text.trim_end_matches('/').rsplit('/').next().unwrap_or_default();
-        Effect::Writes(Word {
-            text: format!("{}/{last}", target.text),
-            glob: target.glob || source.glob,
-            known: target.known && source.known,
-        })
-    };
-    let mut found: Vec<_> = sources.iter().map(inside).collect();
-    let names_directory = target.text.ends_with('/') || target.text == "." || target.text == "..";
-    if !names_directory {
-        found.push(Effect::Writes(target.clone()));
-    }
-    if name == "mv" {
-        found.extend(sources.into_iter().map(write));
-    }
-    found
+/// The directory in which the command runs.
+fn here() -> Word {
+    Word { text: ".".into(), glob: false, known: true }
 }
 
-fn sed(words: &[Word]) -> Vec<Effect> {
-    if values(words, "--file").next().is_some() || has(words, 'f') {
-        return unclear("sed takes its script from a file");
-    }
-    let given: Vec<Word> = words
-        .windows(2)
-        .filter(|w| ["-e", "--expression"].contains(&w[0].text.as_str()))
-        .map(|w| w[1].clone())
-        .collect();
-    let glued =
-        words.iter().any(|w| w.text.starts_with("-e") && w.text.len() > 2 || w.text.starts_with("--expression="));
-    let mut files = operands(words, &["-e", "--expression", "-l"]);
-    let scripts = if given.is_empty() && !files.is_empty() { vec![files.remove(0).clone()] } else { given };
-    if glued || !scripts.iter().all(|s| s.known && is_plain_sed(&s.text)) {
-        return unclear("this sed script may write files or run commands, or it is not understood");
-    }
-    let changes = words.iter().any(|w| w.text.starts_with("--in-place") || w.text.starts_with("-i")) || has(words, 'i');
-    if changes { files.into_iter().map(write).collect() } else { vec![] }
+/// `SHELL=x`, `--eval=x`, `-Ex`.
+fn says_what_make_runs(word: &Word) -> bool {
+    word.text.starts_with("SHELL=") || word.text.starts_with("--ev") || word.text.starts_with("-E")
 }
 
-/// `5p`, `1,20p`, `/re/d`, `s/a/b/g`, joined by `;`: no command that writes, reads or runs.
-fn is_plain_sed(script: &str) -> bool {
-    let mut rest = script.trim_start();
-    while !rest.is_empty() {
-        let Some(after) = sed_address(rest) else { return false };
-        let after = after.trim_start_matches([' ', '!']);
-        let Some(command) = after.chars().next() else { return false };
-        let body = &after[command.len_utf8()..];
-        let end = match command {
-            'p' | 'd' | 'q' | '=' | 'n' | 'N' | 'g' | 'G' | 'h' | 'H' | 'x' | 'P' | 'D' => Some(body),
-            's' | 'y' => sed_substitution(body),
-            _ => None,
-        };
-        let Some(end) = end.map(|end| end.trim_start_matches(' ')) else { return false };
-        rest = match end.strip_prefix([';', '\n']) {
-            Some(next) => next.trim_start(),
-            None if end.is_empty() => end,
-            None => return false,
-        };
-    }
-    true
-}
-
-/// What follows the line numbers or patterns in front of a command.
-fn sed_address(text: &str) -> Option<&str> {
-    let mut rest = text;
-    loop {
-        rest = match rest.strip_prefix('/') {
-            Some(pattern) => after_delimiter(pattern, '/')?,
-            None => rest.trim_start_matches(|c: char| c.is_ascii_digit() || c == '$' || c == '~' || c == '+'),
-        };
-        match rest.strip_prefix(',') {
-            Some(next) => rest = next,
-            None => return Some(rest),
+/// `cmake -E` is a set of small programs.
+fn cmake(words: &[Word]) -> Vec<Effect> {
+    match words.get(1).map(|w| w.text.as_str()) {
+        None
+        | Some(
+            "echo" | "cat" | "capabilities" | "compare_files" | "sleep" | "true" | "false" | "md5sum" | "sha256sum",
+        ) => {
+            vec![]
         }
+        Some("env" | "time" | "chdir" | "tar") => unclear("cmake running another program or unpacking"),
+        Some(_) => operands(&words[1..], &[]).into_iter().map(write).collect(),
     }
 }
 
-fn sed_substitution(body: &str) -> Option<&str> {
-    let delimiter = body.chars().next().filter(|c| c.is_ascii_punctuation() && *c != '\\')?;
-    let rest = after_delimiter(&body[1..], delimiter)?;
-    let rest = after_delimiter(rest, delimiter)?;
-    Some(rest.trim_start_matches(|c: char| matches!(c, 'g' | 'p' | 'i' | 'I' | 'm' | 'M') || c.is_ascii_digit()))
-}
-
-fn after_delimiter(text: &str, delimiter: char) -> Option<&str> {
-    let mut escaped = false;
-    for (at, c) in text.char_indices() {
-        match c {
-            _ if escaped => escaped = false,
-            '\\' => escaped = true,
-            c if c == delimiter => return Some(&text[at + c.len_utf8()..]),
-            _ => {}
-        }
-    }
-    None
-}
-
-/// A program of awk may run commands and write files; without these signs it does neither.
-fn awk(words: &[Word]) -> Vec<Effect> {
-    let valued = ["-F", "-v"];
-    let options = words[1..].iter().filter(|w| w.text.starts_with('-'));
-    let known = |w: &Word| ["-F", "-v"].iter().any(|o| w.text.starts_with(o)) || w.text == "--";
-    let operands = operands(words, &valued);
-    let plain = |w: &&Word| {
-        w.known && !["system", "getline", "|", ">", "@", "close", "\\"].iter().any(|sign| w.text.contains(sign))
-    };
-    match operands.first() {
-        Some(code) if options.into_iter().all(known) && plain(code) => vec![],
-        None => vec![],
-        Some(_) => unclear("this awk program may write files or run commands, or it is not understood"),
-    }
-}
-
-fn tar(words: &[Word]) -> Vec<Effect> {
-    let runs = [
-        "--to-command",
-        "--checkpoint-action",
-        "--use-compress-program",
-        "--rsh-command",
-        "--info-script",
-        "--new-volume-script",
-        "-I",
-        "-F",
+/// What a statement changes, or a command of the program starts, stands in it as a word.
+fn sqlite(words: &[Word]) -> Vec<Effect> {
+    const CHANGES: [&str; 11] = [
+        "drop",
+        "delete",
+        "truncate",
+        "update",
+        "alter",
+        "attach",
+        "vacuum",
+        "pragma",
+        "writefile",
+        "edit",
+        "load_extension",
     ];
-    if words.iter().any(|w| runs.iter().any(|option| w.text.starts_with(option))) {
-        return unclear("tar runs another program with this option");
-    }
-    let first = words.get(1).map_or("", |w| w.text.trim_start_matches('-'));
-    let long = |name: &str| {
-        words.iter().any(|w| w.text.strip_prefix("--").is_some_and(|given| given.len() > 1 && name.starts_with(given)))
+    const COMMANDS: [&str; 12] = [
+        ".shell", ".system", ".import", ".output", ".once", ".save", ".backup", ".clone", ".read", ".restore", ".open",
+        ".load",
+    ];
+    let says = |w: &Word| {
+        let text = w.text.to_lowercase();
+        let mut tokens = text.split(|c: char| !c.is_alphanumeric() && c != '_');
+        tokens.any(|token| CHANGES.contains(&token)) || COMMANDS.iter().any(|command| text.contains(command))
     };
-    let mode = |letter: char, name: &str| has(words, letter) || first.contains(letter) || long(name);
-    if mode('x', "extract") || long("get") {
-        let told = values(words, "--directory").chain(values(words, "-C")).last();
-        return vec![Effect::Writes(told.unwrap_or(Word { text: ".".into(), glob: false, known: true }))];
+    let told = words.iter().any(|w| ["--version", "-version", "--help", "-help"].contains(&w.text.as_str()));
+    if words[1..].iter().any(says) {
+        return unclear("a change of a database, or a program that it starts");
     }
-    if mode('t', "list") {
-        return vec![];
+    if operands(words, &["-separator", "-cmd", "-init"]).len() < 2 && !told {
+        return unclear("a database program with commands from its input");
     }
-    // The archive is the word after the cluster that ends with f.
-    let archive = words.windows(2).skip(1).find(|w| {
-        w[0].text == "--file" || w[0].text.ends_with('f') && (w[0].text.starts_with('-') || w[0].text == words[1].text)
-    });
-    let archive = archive.map(|w| w[1].clone()).or_else(|| values(words, "--file").last());
-    archive.map(Effect::Writes).into_iter().collect()
+    vec![]
 }
 
 fn find(words: &[Word]) -> Vec<Effect> {
-    let mut found: Vec<_> = words
-        .windows(2)
-        .filter(|w| ["-fprint", "-fprint0", "-fprintf", "-fls"].contains(&w[0].text.as_str()))
-        .map(|w| write(&w[1]))
-        .collect();
-    if words.iter().any(|w| w.text == "-delete") {
+    let prints = ["-fprint", "-fprint0", "-fprintf", "-fls"];
+    let mut found: Vec<_> =
+        words.windows(2).filter(|w| prints.contains(&w[0].text.as_str())).map(|w| write(&w[1])).collect();
+    let deletes = words.iter().any(|w| w.text == "-delete");
+    if deletes {
         found.extend(found_by_find(words).into_iter().map(Effect::Writes));
+    }
+    // What lies deeper below a root that is not ours is not known.
+    if deletes || words.iter().any(|w| w.text.starts_with("-exec") || w.text.starts_with("-ok")) {
+        found.extend(roots(words).into_iter().filter(|root| !is_ours(&root.text)).map(Effect::Writes));
     }
     found
 }
 
-fn git(words: &[Word]) -> Vec<Effect> {
-    let rest = after_global_options("git", &words[1..]);
-    let Some(subcommand) = rest.first() else { return vec![] };
-    match subcommand.text.as_str() {
-        "rm" | "mv" => operands(rest, &[]).into_iter().map(write).collect(),
-        "push" if rest[1..].iter().any(|w| w.text.starts_with(['+', ':'])) => {
-            unclear("this push overwrites or deletes what others have")
-        }
-        // What has not been committed is lost; a name before `--` may be a branch.
-        "checkout" | "restore" => {
-            let files = rest.iter().skip_while(|w| w.text != "--").skip(1);
-            files.chain(rest[1..].iter().filter(|w| w.text == "." || w.text == ":/")).map(write).collect()
-        }
-        "config"
-            if !["--get", "--get-all", "--get-regexp", "--list", "-l"]
-                .iter()
-                .any(|o| rest.iter().any(|w| w.text == *o)) =>
-        {
-            vec![Effect::Writes(Word { text: ".git/config".into(), glob: false, known: true })]
-        }
-        _ => values(rest, "--output")
-            .chain(values(rest, "-o").filter(|_| rest[0].text == "archive" || rest[0].text == "format-patch"))
-            .map(Effect::Writes)
-            .collect(),
-    }
-}
-
-/// Code in a file is judged when the file is written, and the box is the wall; code on the command line or on the
-/// input hides.
-fn interpreter(name: &str, words: &[Word]) -> Vec<Effect> {
-    let takes_code = match name {
-        "perl" | "ruby" | "lua" => "eE",
-        "node" | "nodejs" | "deno" | "bun" => "ep",
-        "php" => "rBER",
-        "Rscript" | "osascript" => "e",
-        _ => "c",
-    };
-    let options = words[1..].iter().take_while(|w| w.text.starts_with('-') && w.text.len() > 1);
-    for option in options.clone() {
-        let text = option.text.as_str();
-        let long = ["--eval", "--print", "--run", "--interactive"].iter().any(|o| text.starts_with(o));
-        if text == "-m" || ["--version", "-V", "-v", "--help", "-h"].contains(&text) {
-            return vec![];
-        }
-        if long || !text.starts_with("--") && text.contains(|c| takes_code.contains(c)) {
-            return unclear("code on the command line cannot be judged");
-        }
-    }
-    match words.get(1 + options.count()) {
-        Some(file) if file.text != "-" => vec![],
-        _ => unclear("an interpreter takes its code from its input, which cannot be judged"),
-    }
+/// Whether a path is in the workspace or among what is temporary.
+fn is_ours(path: &str) -> bool {
+    let temporary = |path: &str| ["/tmp", "/var/tmp"].iter().any(|t| Path::new(path).starts_with(t));
+    located(".", path).is_ok_and(|path| !path.starts_with('/') || temporary(&path))
 }

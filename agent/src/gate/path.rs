@@ -171,7 +171,8 @@ fn pieces(pattern: &str) -> Vec<Piece> {
     if pattern.contains('{') { vec![Piece::Star] } else { out }
 }
 
-fn part_can_meet(shell: &str, rule: &str) -> bool {
+/// The same about one part of each, in lower case.
+pub(super) fn part_can_meet(shell: &str, rule: &str) -> bool {
     let (a, b) = (pieces(shell), pieces(rule));
     // The shell's wildcards do not match a leading dot.
     if rule.starts_with('.') && shell.starts_with(['*', '?']) {

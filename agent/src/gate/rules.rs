@@ -1,5 +1,7 @@
 //! When does one rule match?
 
+use std::borrow::Cow;
+
 use globset::GlobMatcher;
 
 use super::path::{can_meet, twin, with_ancestors};
@@ -182,7 +184,10 @@ impl CommandRule {
     }
 
     fn rest_is_allowed(&self, rest: &[Word]) -> bool {
-        let operands = rest.iter().filter(|w| !w.text.starts_with('-')).count();
+        // A lone hyphen is an operand, and so is all that follows `--`.
+        let end = rest.iter().position(|w| w.text == "--").unwrap_or(rest.len());
+        let before = rest[..end].iter().filter(|w| !w.text.starts_with('-') || w.text == "-").count();
+        let operands = before + rest.len().saturating_sub(end + 1);
         // What a pattern of the shell expands to is not known: a file can be named like an option, and one
         // pattern can be many operands.
         let strict = !self.without.is_empty() || self.rest != Rest::Any;
@@ -198,18 +203,29 @@ impl CommandRule {
         fits && !loose_pattern && !uses_forbidden && self.operands_max.is_none_or(|max| operands <= max)
     }
 
+    /// The options that keep an allow rule from speaking for a command that begins as the rule says.
+    pub(super) fn forbids<'a>(&'a self, words: &'a [Word]) -> impl Iterator<Item = &'a str> {
+        let speaks = !self.rule.from_project && self.rule.verdict == Verdict::Allow;
+        let (begin, rest) = words.split_at(self.argv.len().min(words.len()));
+        let begins = begin.len() == self.argv.len();
+        let begins = begins && begin.iter().zip(&self.argv).all(|(w, slot)| slot.accepts(&w.text));
+        let used = |option: &&String| rest.iter().any(|w| uses(option, &w.text));
+        self.without.iter().filter(move |option| speaks && begins && used(option)).map(String::as_str)
+    }
+
     /// Whether this rule finds its danger in a command that stands anywhere in a script.
     pub(super) fn finds(&self, words: &[Word]) -> bool {
+        let words = spelled_out(words);
         let Some(name) = words.first() else { return false };
-        if !self.program_is(program(&name.text)) {
+        let name = program(&name.text);
+        if !self.program_is(name) {
             return false;
         }
         let args = &words[1..];
-        let rest = &self.argv[1..];
-        let begins =
-            |from: &[Word]| from.len() >= rest.len() && from.iter().zip(rest).all(|(w, slot)| slot.accepts(&w.text));
-        let command = after_global_options(program(&name.text), args);
-        if !begins(args) && !begins(command) {
+        let command = after_global_options(name, args);
+        // Of git it is known which options take a value, so that no value is taken for the subcommand.
+        let from = if name == "git" { command } else { args };
+        if !in_order(from, &self.argv[1..]) && !in_order(command, &self.argv[1..]) {
             return false;
         }
         let leading = args[..args.len() - command.len()].iter();
@@ -253,9 +269,42 @@ impl CommandRule {
     }
 }
 
+/// Whether the slots come in this order, with nothing before and between them but options and what can be their
+/// values: `stash -q drop` is `stash drop`.
+fn in_order(words: &[Word], slots: &[Slot]) -> bool {
+    // `ends[at]`: what was looked for so far can end right before the word `at`.
+    let mut ends = vec![false; words.len() + 3];
+    ends[0] = true;
+    for slot in slots {
+        let mut next = vec![false; words.len() + 3];
+        for (at, word) in words.iter().enumerate() {
+            if !ends[at] {
+                continue;
+            }
+            if slot.accepts(&word.text) {
+                next[at + 1] = true;
+            }
+            if word.text.starts_with(['-', '+']) {
+                ends[at + 1] = true;
+                ends[at + 2] = true;
+            }
+        }
+        ends = next;
+    }
+    ends.contains(&true)
+}
+
+/// `git-reset --hard`, in the directory where git keeps its programs, is `git reset --hard`.
+pub(super) fn spelled_out(words: &[Word]) -> Cow<'_, [Word]> {
+    let name = words.first().map_or("", |w| program(&w.text));
+    let Some(subcommand) = name.strip_prefix("git-") else { return Cow::Borrowed(words) };
+    let word = |text: &str| Word { text: text.to_owned(), ..words[0].clone() };
+    Cow::Owned([word("git"), word(subcommand)].into_iter().chain(words[1..].iter().cloned()).collect())
+}
+
 /// Whether an argument uses an option: a long one also by an unambiguous beginning, a short one also inside a
 /// cluster. Errs towards yes.
-fn uses(option: &str, arg: &str) -> bool {
+pub(super) fn uses(option: &str, arg: &str) -> bool {
     if let Some(long) = option.strip_prefix("--") {
         let given = arg.strip_prefix("--").map(|a| a.split('=').next().unwrap_or(a));
         return given.is_some_and(|given| !given.is_empty() && long.starts_with(given));
@@ -270,7 +319,17 @@ fn uses(option: &str, arg: &str) -> bool {
 
 /// The arguments from the subcommand on: `git -C dir -c key=value reset` begins with `reset`.
 pub(super) fn after_global_options<'a>(program: &str, args: &'a [Word]) -> &'a [Word] {
-    const WITH_VALUE: [&str; 6] = ["-C", "-c", "--git-dir", "--work-tree", "--namespace", "--config-env"];
+    const WITH_VALUE: [&str; 9] = [
+        "-C",
+        "-c",
+        "--git-dir",
+        "--work-tree",
+        "--namespace",
+        "--config-env",
+        "--super-prefix",
+        "--attr-source",
+        "--shallow-file",
+    ];
     let mut at = 0;
     while let Some(word) = args.get(at).filter(|w| w.text.starts_with(['-', '+'])) {
         let value_follows = program == "git" && WITH_VALUE.contains(&word.text.as_str());

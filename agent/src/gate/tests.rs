@@ -11,6 +11,7 @@ mod attacks;
 mod bash;
 mod cases;
 mod histories;
+mod holes;
 mod loading;
 mod modes;
 mod reports;

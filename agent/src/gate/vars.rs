@@ -1,7 +1,7 @@
 //! Which environment variables change what a command does, rather than what it says?
 
 /// Exact names: where programs are found, what shells and runtimes run first, which programs others start.
-const NAMES: [&str; 30] = [
+const NAMES: [&str; 56] = [
     "PATH",
     "IFS",
     "ENV",
@@ -27,18 +27,58 @@ const NAMES: [&str; 30] = [
     "PERL5DB",
     "RUBYOPT",
     "JAVA_TOOL_OPTIONS",
+    "JDK_JAVA_OPTIONS",
+    "_JAVA_OPTIONS",
+    "PERL5LIB",
+    "PERLLIB",
+    "RUBYLIB",
+    "PYTHONBREAKPOINT",
+    "PYTEST_ADDOPTS",
+    "PYTEST_PLUGINS",
+    "ZDOTDIR",
+    "CARGO",
+    "CARGO_ENCODED_RUSTFLAGS",
     "RUSTC",
-    "RUSTC_WRAPPER",
+    "RUSTDOC",
+    "RUSTFLAGS",
+    "RUSTDOCFLAGS",
+    "GOFLAGS",
+    "GOROOT",
+    "CC",
+    "CXX",
+    "CPP",
+    "LD",
+    "AR",
+    "AS",
+    "HOSTCC",
+    "MAKE",
+    "MAKEFILES",
     "MAKEFLAGS",
+    "GNUMAKEFLAGS",
+    "RIPGREP_CONFIG_PATH",
     "GLOBIGNORE",
     "TAR_OPTIONS",
 ];
 
 /// Families of names.
-const PREFIXES: [&str; 6] = ["LD_", "DYLD_", "GIT_", "BASH_FUNC_", "SSH_", "npm_config_"];
+const PREFIXES: [&str; 12] = [
+    "LD_",
+    "DYLD_",
+    "GIT_",
+    "BASH_FUNC_",
+    "SSH_",
+    "npm_config_",
+    "NPM_CONFIG_",
+    "RUSTC_",
+    "CARGO_BUILD_",
+    "CARGO_TARGET_",
+    "CARGO_ALIAS_",
+    "CGO_",
+];
 
-/// Of the families, what only says who and when.
-const HARMLESS: [&str; 3] = ["GIT_AUTHOR_", "GIT_COMMITTER_", "GIT_TERMINAL_PROMPT"];
+/// Of the families, what only says who, when, where and how fast.
+const HARMLESS: [&str; 6] =
+    ["GIT_AUTHOR_", "GIT_COMMITTER_", "GIT_TERMINAL_PROMPT", "CARGO_BUILD_JOBS", "CARGO_TARGET_DIR", "CGO_ENABLED"];
 
 /// Whether setting it can change which program runs, or make a program run another.
 pub(super) fn changes_meaning(name: &str) -> bool {

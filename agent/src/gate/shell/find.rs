@@ -42,9 +42,8 @@ const WRAPPERS: [&str; 31] = [
     "caffeinate",
 ];
 
-/// Programs and builtins that read shell text from their arguments or their input.
-const SHELLS: [&str; 13] =
-    ["sh", "bash", "dash", "zsh", "ksh", "mksh", "ash", "fish", "eval", "trap", "ssh", "at", "batch"];
+/// Builtins and programs beside the shells that read shell text from their arguments or their input.
+const READERS: [&str; 5] = ["eval", "trap", "ssh", "at", "batch"];
 
 /// Words of one wrapper that are looked at.
 const WRAPPED_WORDS_MAX: usize = 256;
@@ -123,7 +122,7 @@ fn one_script(script: &str, tree: &Tree, found: &mut Found) -> Result<Vec<String
             }
         }
         // `sh -c reboot`: one plain word is a script too.
-        if SHELLS.contains(&program(&words[0])) {
+        if reads_shell(&words[0]) {
             wrapped.extend(words[1..].iter().take(WRAPPED_WORDS_MAX).map(|w| vec![w.clone()]));
         }
     }
@@ -136,7 +135,12 @@ fn starts_shell(words: &[Word]) -> bool {
     let name = program(&words[0]);
     let may_start = WRAPPERS.contains(&name) || name == "find";
     let reach = if may_start { words } else { &words[..1] };
-    reach.iter().any(|w| SHELLS.contains(&program(w)))
+    reach.iter().any(reads_shell)
+}
+
+fn reads_shell(word: &Word) -> bool {
+    let name = program(word);
+    READERS.contains(&name) || unwrap::SHELLS.contains(&unwrap::unversioned(name))
 }
 
 /// The last part of a path is the program's name.

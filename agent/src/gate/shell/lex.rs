@@ -114,7 +114,7 @@ impl Lexer<'_> {
             return Ok(());
         }
         let start = self.reader.rest;
-        let word = self.read(begins)?;
+        let mut word = self.read(begins)?;
         let raw = &start[..start.len() - self.reader.rest.len()];
         if matches!(raw, "0" | "1" | "2") && self.reader.rest.starts_with(['<', '>']) {
             return self.redirect(raw.chars().next(), open);
@@ -132,6 +132,11 @@ impl Lexer<'_> {
                 if begins =>
             {
                 return construct(&format!("`{raw}`"));
+            }
+            // A bracket by itself is a name and no pattern.
+            "[" if begins => {
+                word.glob = false;
+                open.part.words.push(word);
             }
             _ => open.part.words.push(word),
         }

@@ -8,13 +8,15 @@
 mod find;
 mod lex;
 mod prove;
+mod search;
 mod tree;
 mod unwrap;
 mod word;
 
 use super::Access;
 
-pub(super) use unwrap::{found_by_find, program};
+pub(super) use search::{found_by_find, roots};
+pub(super) use unwrap::{program, unversioned};
 
 /// Longer commands are not read.
 const COMMAND_BYTES_MAX: usize = 16 << 10;

@@ -68,6 +68,11 @@ impl Seen {
                 }
                 // A dollar that expands nothing stands in it without a name.
                 "string" => stack.extend(tree::children(node).into_iter().filter(|c| c.is_named())),
+                // `[[` evaluates more than words, so it stays refused.
+                "test_command" => {
+                    seen.commands.push(tree::words(node, script));
+                    stack.extend(tree::children(node));
+                }
                 "variable_assignment" => {
                     seen.assigned.push(assigned(node, script)?);
                     stack.extend(tree::children(node));
@@ -83,8 +88,10 @@ impl Seen {
                     heredoc(node)?;
                 }
                 "word" | "number" | "raw_string" | "string_content" | "simple_expansion" | "comment"
-                | "variable_name" | "{}" => {}
-                "&&" | "||" | ";" | "|" | "\n" | "if" | "then" | "elif" | "else" | "fi" | "$(" | ")" | "=" | "<<<" => {}
+                | "variable_name" | "{}" | "test_operator" => {}
+                "unary_expression" | "binary_expression" => stack.extend(tree::children(node)),
+                "&&" | "||" | ";" | "|" | "\n" | "if" | "then" | "elif" | "else" | "fi" | "$(" | ")" | "=" | "<<<"
+                | "[" | "]" | "!=" | "!" => {}
                 other => return Err(Doubt::Construct(format!("the shell construct `{}`", other.replace('_', " ")))),
             }
         }

@@ -59,7 +59,28 @@ pub(super) fn children(node: Node<'_>) -> Vec<Node<'_>> {
 /// The name and the arguments of a `command`. Assignments before the name and redirections are left out.
 pub(super) fn words(command: Node<'_>, script: &str) -> Vec<Word> {
     let skip = ["variable_assignment", "file_redirect", "herestring_redirect", "heredoc_redirect"];
+    if command.kind() == "test_command" {
+        return tested(command, script);
+    }
     children(command).into_iter().filter(|n| !skip.contains(&n.kind())).map(|n| literal(n, script)).collect()
+}
+
+/// The words of `[ .. ]`, which to bash is a command like others; the grammar makes expressions of them.
+fn tested(command: Node<'_>, script: &str) -> Vec<Word> {
+    let mut words = Vec::new();
+    let mut stack = vec![command];
+    while let Some(node) = stack.pop() {
+        match node.kind() {
+            "test_command" | "unary_expression" | "binary_expression" => {
+                stack.extend(children(node).into_iter().rev());
+            }
+            "[" | "]" | "=" | "!=" | "!" => {
+                words.push(Word { text: node.kind().to_owned(), glob: false, known: true });
+            }
+            _ => words.push(literal(node, script)),
+        }
+    }
+    words
 }
 
 /// What a node that stands for a word says, as far as it is written out.

@@ -1,9 +1,9 @@
-//! Which commands does a proven command start: what do `env`, `sudo`, `xargs`, `find -exec` and `sh -c` run?
+//! Which commands does a proven command start: what do `env`, `sudo`, `xargs` and `sh -c` run?
 //!
 //! Exact where [`super::find`] is generous: an option that is not known here is a doubt, because it may take the
 //! next word for its value and so shift which word is the command.
 
-use super::{DEPTH_MAX, Doubt, PARTS_MAX, Part, Word, prove, tree};
+use super::{DEPTH_MAX, Doubt, PARTS_MAX, Part, Word, prove, search, tree};
 
 /// How the arguments of a wrapper are read up to the command that it runs.
 struct Wrapper {
@@ -22,7 +22,7 @@ const fn plain(names: &'static [&'static str]) -> Wrapper {
     Wrapper { names, flags: &[], valued: &[], operands: 0, assigns: false }
 }
 
-const WRAPPERS: [Wrapper; 13] = [
+const WRAPPERS: [Wrapper; 14] = [
     Wrapper {
         flags: &["-i", "-", "--ignore-environment"],
         valued: &["-u", "--unset"],
@@ -48,7 +48,19 @@ const WRAPPERS: [Wrapper; 13] = [
     Wrapper { flags: &["-i-", "-o-", "-e-"], ..plain(&["stdbuf"]) },
     Wrapper { flags: &["-p"], ..plain(&["time", "command"]) },
     Wrapper { flags: &["-c", "-l"], ..plain(&["exec"]) },
-    plain(&["nohup", "builtin", "busybox", "toybox"]),
+    plain(&[
+        "nohup",
+        "builtin",
+        "busybox",
+        "toybox",
+        "fakeroot",
+        "dbus-run-session",
+        "catchsegv",
+        "linux64",
+        "linux32",
+        "eatmydata",
+        "valgrind",
+    ]),
     Wrapper {
         flags: &[
             "-0",
@@ -68,11 +80,38 @@ const WRAPPERS: [Wrapper; 13] = [
         valued: &["-I", "-n", "-P", "-L", "-d", "-s"],
         ..plain(&["xargs"])
     },
+    Wrapper {
+        flags: &["-y", "--yes", "-q", "--quiet", "--no-install"],
+        valued: &["-p", "--package"],
+        ..plain(&["npx", "bunx"])
+    },
     Wrapper { flags: &["-n-", "-t", "-d", "-e", "-g"], valued: &["-n"], ..plain(&["watch"]) },
 ];
 
+/// How the names of the programs begin that load others: `/lib64/ld-linux-x86-64.so.2 PROGRAM`.
+const LOADERS: [&str; 4] = ["ld-linux", "ld-musl", "ld.so", "ld64.so"];
+
 /// Programs that run another in a way that is not followed.
-const OPAQUE: [&str; 17] = [
+const OPAQUE: [&str; 36] = [
+    "prlimit",
+    "numactl",
+    "proot",
+    "firejail",
+    "bwrap",
+    "setpriv",
+    "capsh",
+    "sg",
+    "newgrp",
+    "run-parts",
+    "setarch",
+    "xvfb-run",
+    "gdb",
+    "lldb",
+    "hyperfine",
+    "entr",
+    "nodemon",
+    "sudoedit",
+    "sshpass",
     "parallel",
     "script",
     "chroot",
@@ -92,7 +131,11 @@ const OPAQUE: [&str; 17] = [
     "coproc",
 ];
 
-const SHELLS: [&str; 11] = ["sh", "bash", "dash", "zsh", "ksh", "mksh", "ash", "fish", "csh", "tcsh", "rbash"];
+pub(super) const SHELLS: [&str; 14] =
+    ["sh", "bash", "dash", "zsh", "ksh", "mksh", "ash", "fish", "csh", "tcsh", "rbash", "yash", "oksh", "posh"];
+
+/// Shells whose language is another.
+const OTHER_SHELLS: [&str; 4] = ["nu", "elvish", "xonsh", "osh"];
 
 /// Builtins that change what later commands mean, or evaluate the names that they are given.
 const REDEFINING: [&str; 11] =
@@ -128,14 +171,15 @@ pub(super) fn started(parts: &[Part]) -> Result<Vec<Part>, Doubt> {
 fn starts(part: &Part) -> Result<Starts, Doubt> {
     let words = &part.words;
     let name = program(&words[0].text);
-    if OPAQUE.contains(&name) {
+    let loads = LOADERS.iter().any(|begin| name.starts_with(begin));
+    if loads || OPAQUE.contains(&name) || OTHER_SHELLS.contains(&unversioned(name)) {
         return doubt(&format!("{name}, which runs another command"));
     }
     if REDEFINING.contains(&name) || name == "hash" && words.iter().any(|w| w.text.starts_with("-p")) {
         return doubt(&format!("{name}, which can change what later commands mean"));
     }
     if name == "find" {
-        return executed(words).map(Starts::Commands);
+        return search::executed(words).map(Starts::Commands);
     }
     if let Some(script) = shell_script(words)? {
         return Ok(Starts::Script(script));
@@ -213,7 +257,7 @@ fn shell_script(words: &[Word]) -> Result<Option<String>, Doubt> {
             doubt(&format!("{name} of a text that is not written out"))
         };
     }
-    if !SHELLS.contains(&name) {
+    if !SHELLS.contains(&unversioned(name)) {
         return Ok(None);
     }
     let options =
@@ -233,64 +277,21 @@ fn shell_script(words: &[Word]) -> Result<Option<String>, Doubt> {
     }
 }
 
-/// The commands of `find -exec`, with a pattern in the place of `{}`.
-fn executed(words: &[Word]) -> Result<Vec<Part>, Doubt> {
-    let mut commands = Vec::new();
-    let mut at = 1;
-    while let Some(word) = words.get(at) {
-        at += 1;
-        if !["-exec", "-execdir", "-ok", "-okdir"].contains(&word.text.as_str()) {
-            continue;
-        }
-        let rest = &words[at..];
-        let Some(end) = rest.iter().position(|w| w.text == ";" || w.text == "+") else {
-            return doubt("find -exec without its end");
-        };
-        let found = found_by_find(words);
-        let mut command = Vec::new();
-        for word in &rest[..end] {
-            match word.text.as_str() {
-                "{}" => command.extend(found.iter().cloned()),
-                text if text.contains("{}") => command.push(Word { known: false, ..word.clone() }),
-                _ => command.push(word.clone()),
-            }
-        }
-        if command.first().is_none_or(|name| !name.known || name.glob) {
-            return doubt("find -exec of a command that is not written out");
-        }
-        commands.push(Part { words: command, ..Part::default() });
-        at += end + 1;
-    }
-    Ok(commands)
-}
-
-/// Patterns for what `find` can find: below every root, by its one `-name`, else everything.
-pub(in super::super) fn found_by_find(words: &[Word]) -> Vec<Word> {
-    let starts_expression = |w: &&Word| w.text.starts_with('-') || w.text == "!" || w.text == "(";
-    let roots = words[1..].iter().skip_while(|w| ["-H", "-L", "-P"].contains(&w.text.as_str()));
-    let roots: Vec<_> = roots.take_while(|w| !starts_expression(w)).collect();
-    let joins = ["!", "-not", "-o", "-or", ",", "("];
-    let certain = !words.iter().any(|w| joins.contains(&w.text.as_str()));
-    let mut names = words.windows(2).filter(|w| ["-name", "-iname"].contains(&w[0].text.as_str())).map(|w| &w[1]);
-    let name = match (names.next(), names.next()) {
-        (Some(name), None) if certain && name.known => name.text.as_str(),
-        _ => "*",
-    };
-    let here = Word { text: ".".into(), glob: false, known: true };
-    let roots = if roots.is_empty() { vec![&here] } else { roots };
-    let below = |root: &Word| Word { text: format!("{}/{name}", root.text), glob: true, known: root.known };
-    roots.into_iter().map(below).collect()
-}
-
-/// `/usr/bin/git` is `git`.
+/// `/usr/bin/git` and `git.exe` are `git`.
 pub(in super::super) fn program(name: &str) -> &str {
-    name.rsplit('/').next().unwrap_or(name)
+    let name = name.rsplit('/').next().unwrap_or(name);
+    name.strip_suffix(".exe").unwrap_or(name)
+}
+
+/// `python3.11` is `python`, and `bash-5.1` is `bash`.
+pub(in super::super) fn unversioned(name: &str) -> &str {
+    name.trim_end_matches(|c: char| c.is_ascii_digit() || c == '.' || c == '-')
 }
 
 fn joined(words: &[Word]) -> String {
     words.iter().map(|w| w.text.as_str()).collect::<Vec<_>>().join(" ")
 }
 
-fn doubt<T>(what: &str) -> Result<T, Doubt> {
+pub(super) fn doubt<T>(what: &str) -> Result<T, Doubt> {
     Err(Doubt::Construct(what.to_owned()))
 }
