@@ -111,5 +111,5 @@ fn reads_settings(args: &[Word]) -> bool {
     // A list takes no name.
     let lists = options.iter().any(|w| w.text == "--list" || w.text == "-l");
     let names_one = operands.len() == 1 && operands[0].known && operands[0].text.contains('.');
-    understood && (asks || names_one) && !(lists && !operands.is_empty())
+    understood && (asks || names_one) && (!lists || operands.is_empty())
 }
