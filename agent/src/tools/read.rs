@@ -14,7 +14,12 @@ const CALLED_BYTES_MAX: usize = 900;
 const REDACT_BYTES_MAX: usize = 2 << 20;
 
 impl Tools<'_> {
-    pub(super) fn read_file(&self, path: &str, start: Option<usize>, end: Option<usize>) -> Result<Outcome, WorkspaceError> {
+    pub(super) fn read_file(
+        &self,
+        path: &str,
+        start: Option<usize>,
+        end: Option<usize>,
+    ) -> Result<Outcome, WorkspaceError> {
         let bytes = self.workspace.read(path)?;
         if bytes.iter().take(8192).any(|byte| *byte == 0) {
             return Ok(Outcome::Refused(format!(
