@@ -13,6 +13,7 @@
 mod admit;
 mod chunk;
 mod embed;
+mod file_no;
 mod fuse;
 pub mod grep;
 mod hash;
@@ -20,6 +21,7 @@ mod index;
 mod language;
 mod lexical;
 mod manifest;
+mod map;
 mod outline;
 mod outline_rules;
 mod pace;
@@ -28,10 +30,16 @@ mod prefix;
 mod refresh;
 mod report;
 mod search;
+mod segment;
 mod store;
 mod symbols;
 mod syntax;
 mod tokenize;
+mod varint;
+#[cfg(feature = "vectors")]
+mod vector;
+#[cfg(not(feature = "vectors"))]
+#[path = "vector_absent.rs"]
 mod vector;
 mod walk;
 

@@ -1,0 +1,34 @@
+//! How is a large file read without copying it? By mapping it. The only unsafe code of this crate.
+
+use std::fs::File;
+use std::io;
+use std::ops::Deref;
+use std::path::Path;
+
+/// A file of the store, mapped read-only.
+pub(crate) struct Map(memmap2::Mmap);
+
+impl Map {
+    /// Maps a whole file. Only for files that are written once under a fresh name and never changed afterwards.
+    pub(crate) fn open(path: &Path) -> io::Result<Map> {
+        let file = File::open(path)?;
+        // SAFETY: files of the store are complete before a manifest names them, are never written again and are
+        // removed, not truncated. Who truncates one by hand gets a SIGBUS instead of wrong text.
+        let map = unsafe { memmap2::Mmap::map(&file) }?;
+        Ok(Map(map))
+    }
+}
+
+impl Deref for Map {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl AsRef<[u8]> for Map {
+    fn as_ref(&self) -> &[u8] {
+        &self.0
+    }
+}
