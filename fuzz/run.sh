@@ -20,10 +20,10 @@ coverage="$coverage -C llvm-args=-sanitizer-coverage-inline-8bit-counters -C llv
 coverage="$coverage -C llvm-args=-sanitizer-coverage-trace-compares"
 
 # With --target the options reach the fuzzers and the agent, and not build scripts, which could not be linked with them.
-for target in "$@"; do
-	RUSTFLAGS="$coverage -C codegen-units=1 --cfg fuzzing" CARGO_TARGET_DIR="$target_dir" \
-		cargo build --release --locked --target "$host" --bin "$target"
-done
+bins=""
+for target in "$@"; do bins="$bins --bin $target"; done
+# shellcheck disable=SC2086 # the names of fuzzers hold no blanks
+RUSTFLAGS="$coverage --cfg fuzzing" CARGO_TARGET_DIR="$target_dir" cargo build --release --locked --target "$host" $bins
 
 failed=""
 for target in "$@"; do

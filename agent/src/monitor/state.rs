@@ -121,7 +121,7 @@ impl State {
             Record::Refused { .. } => self.pending = None,
             Record::Replied { .. } | Record::Verified { .. } | Record::Resumed | Record::Stopped { .. } => {}
             // An administrator's hooks and a person are no strangers.
-            Record::Told { .. } | Record::SentOn { .. } | Record::Answered { .. } => {}
+            Record::Told { .. } | Record::SentOn { .. } | Record::Compacted | Record::Answered { .. } => {}
         }
         Vec::new()
     }
