@@ -198,7 +198,7 @@ pub(super) fn endpoints(words: &[Word]) -> Vec<Effect> {
     }));
     let asks_openssl = name == "openssl" && subcommand == "s_client";
     let fetches = ["curl", "wget", "aria2c"].contains(&name) || TALKS.contains(&name) || asks_openssl;
-    if fetches && !told(words) && found.is_empty() && words.len() > 1 {
+    if fetches && !told(words) && found.is_empty() {
         found.push(Effect::Unclear(format!("{name} names no host on the command line")));
     }
     found

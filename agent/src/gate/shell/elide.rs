@@ -148,7 +148,7 @@ mod tests {
         check("wc -l a b c d; ls", "wc -l x c d; ls");
         check("wc a b c d e f 2>x g", "wc a x f 2>x g");
         check("wc  a\tb c  d\ne f g h i", "wc  a\tx  d\ne f x i");
-        check("echo 'a b c d e f g'", "echo 'a b x f g'");
+        check("echo 'a b c d e f g'", "echo 'a b c x f g'");
     }
 
     #[test]

@@ -10,8 +10,8 @@ use super::elide::Shorter;
 use super::{COMMAND_BYTES_MAX, Doubt, Word};
 use crate::text::is_invisible;
 
-/// The parser reports its progress every hundred operations. More than this for one command and the scripts inside
-/// it takes longer than the gate may, and no honest command needs it.
+/// The parser reports its progress every hundred operations. One command and all scripts inside it share these; far
+/// more than any honest one of the permitted length needs.
 pub(super) const PARSE_REPORTS_MAX: usize = 20_000;
 
 /// A script without syntax errors, and its tree.

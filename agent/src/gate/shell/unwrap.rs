@@ -193,7 +193,7 @@ pub(super) fn started(parts: &[Part], grammar: &mut Grammar) -> Result<Vec<Part>
     while let Some((part, depth)) = waiting.pop() {
         let next = match starts(&part)? {
             Starts::Commands(commands) => commands,
-            Starts::Script(script) => prove::prove(&*grammar.parse(&script)?)?,
+            Starts::Script(script) => prove::prove(&grammar.parse(&script)?)?,
         };
         if depth >= DEPTH_MAX && !next.is_empty() {
             return Err(Doubt::TooDeep);
