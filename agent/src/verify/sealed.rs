@@ -7,7 +7,7 @@ use super::cases::count;
 use super::files::{self, Kind, is_litter};
 use super::planted::{self, Plants};
 use super::python::{Runner, Told};
-use super::{Mark, Rung, Trial};
+use super::{Mark, Rung, Trial, checks};
 use crate::plan::Plan;
 use crate::test_files::is_collected;
 use crate::tests_run::TestRun;
@@ -178,6 +178,11 @@ fn with_plants(
         Err(why) => return Ok(Err(why)),
     };
     plants.plant(&mut *view)?;
+    // With a deadline of its own, as in the run without plants.
+    let built = checks::build(&mut *view, plan, trial.cancel)?;
+    if built.mark == Mark::Failed {
+        return Ok(Err(format!("with planted tests it does not build: {}", built.detail)));
+    }
     let ran = view.run(&plants.command(plan), trial.cancel)?;
     let said = String::from_utf8_lossy(&ran.output).into_owned();
     let run = Run { tests: TestRun::read(&plan.argv, &ran), told: None, said, altered: BTreeSet::new() };
@@ -305,7 +310,7 @@ fn by_output(sealed: &TestRun, base: &TestRun) -> Vec<Rung> {
     let missing = names(&|name| of(&is, name) < of(&was, name));
     // Examples of the documentation have one name for all that stand at one item; what is new has no count to hold it to.
     let known = |name: &str| of(&was, name) + of(&failed, name);
-    let twice = names(&|name| !name.contains(" - ") && known(name) > 0 && of(&is, name) > known(name));
+    let twice = names(&|name| !name.contains(".rs - ") && known(name) > 0 && of(&is, name) > known(name));
     // Of a base that passed with such lines they are what a test prints.
     let torn = |name: &str| of(&is, name) > 0 && of(&fails, name) > 0;
     let usual = |name: &str| base.passed && of(&was, name) > 0 && of(&failed, name) >= of(&fails, name);

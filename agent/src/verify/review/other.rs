@@ -70,7 +70,7 @@ const REPORTS: &[&str] = &[
     "BUILD SUCCESS",
 ];
 /// What prints.
-const PRINTS: &[&str] = &["print", "Print", "console.", ".write", "writeln!", "write!(", "puts", "process.stdout"];
+const PRINTS: &[&str] = &["print", "Print", "console.", ".write", "writeln!", "write!(", "process.stdout"];
 
 /// Does this line print what a test runner prints when a test passes?
 fn reports(line: &str) -> bool {

@@ -31,7 +31,7 @@ fn a_fake_of_node_that_prints_a_report_is_caught() {
     let repository = Repository { base: &base, test: &["node", "--test"] };
     let fakes: &[(&str, &[Edit<'_>], &str)] = &[
         ("prints and exits at import", &[("calc.js", Some(&prints))], "mattered"),
-        ("replaces the exit status", &[("calc.js", Some(&code))], "mattered"),
+        ("replaces the exit status", &[("calc.js", Some(&code))], "tests"),
     ];
     caught(&repository, &[("calc.js", Some(JS_FIXED))], fakes);
 }
@@ -88,7 +88,7 @@ fn a_fake_of_cargo_that_prints_a_report_is_caught() {
         &[
             ("exits", &[("src/lib.rs", Some(&exits))], "mattered"),
             ("prints and exits", &[("src/lib.rs", Some(&prints))], "tests"),
-            ("prints for a test that is gone", &[("src/lib.rs", Some(&gone))], "tests"),
+            ("prints for a test that is gone", &[("src/lib.rs", Some(&gone))], "review"),
         ],
     );
 }
