@@ -1,5 +1,6 @@
 //! How are this repository's tests run, and which files may an agent not change to make them pass?
 
+use crate::test_files;
 use crate::workspace::{Command, Workspace};
 use globset::{Glob, GlobSet, GlobSetBuilder};
 use serde::Deserialize;
@@ -10,33 +11,6 @@ pub const VERIFY_FILE: &str = ".cloister/verify.toml";
 
 const SECONDS_DEFAULT: u64 = 120;
 const SECONDS_MAX: u64 = 3_600;
-const PROTECTED_DEFAULT: &[&str] = &[
-    "test_*.py",
-    "**/test_*.py",
-    "**/*_test.py",
-    "*_test.py",
-    "tests/**",
-    "**/tests/**",
-    "test/**",
-    "**/conftest.py",
-    "conftest.py",
-    "pytest.ini",
-    "tox.ini",
-    "setup.cfg",
-    "sitecustomize.py",
-    "**/sitecustomize.py",
-    "**/*_test.go",
-    "**/*.test.js",
-    "**/*.test.ts",
-    "**/*.spec.js",
-    "**/*.spec.ts",
-    "**/__tests__/**",
-    "Makefile",
-    ".cargo/**",
-    ".github/**",
-    ".cloister/**",
-];
-
 /// The test command with its limits.
 #[derive(Debug, Clone)]
 pub struct Plan {
@@ -48,6 +22,7 @@ pub struct Plan {
     pub build: Vec<String>,
     /// Asks the formatter or the linter; empty: what the project configures.
     pub lint: Vec<String>,
+    /// Beside the usual test files.
     protected: GlobSet,
 }
 
@@ -89,8 +64,7 @@ impl Plan {
         if !(1..=SECONDS_MAX).contains(&seconds_max) {
             return Err(invalid(format!("`seconds` is {seconds_max}; it must be 1 to {SECONDS_MAX}")));
         }
-        let protected =
-            globs(written.protected.iter().map(String::as_str)).map_err(|error| invalid(error.to_string()))?;
+        let protected = globs(&written.protected).map_err(|error| invalid(error.to_string()))?;
         Ok(Self { argv: written.test, seconds_max, build: written.build, lint: written.lint, protected })
     }
 
@@ -106,13 +80,13 @@ impl Plan {
             seconds_max: SECONDS_DEFAULT,
             build: Vec::new(),
             lint: Vec::new(),
-            protected: globs([].into_iter()).expect("constant globs"),
+            protected: GlobSet::empty(),
         }))
     }
 
     /// Is this a file whose change could make the tests mean something else?
     pub fn protects(&self, path: &str) -> bool {
-        self.protected.is_match(path)
+        test_files::is_test(path) || test_files::decides(path) || self.protected.is_match(path)
     }
 
     /// The command for the box.
@@ -121,9 +95,9 @@ impl Plan {
     }
 }
 
-fn globs<'a>(more: impl Iterator<Item = &'a str>) -> Result<GlobSet, globset::Error> {
+fn globs(globs: &[String]) -> Result<GlobSet, globset::Error> {
     let mut set = GlobSetBuilder::new();
-    for glob in PROTECTED_DEFAULT.iter().copied().chain(more) {
+    for glob in globs {
         set.add(Glob::new(glob)?);
     }
     set.build()
@@ -149,11 +123,7 @@ fn detect(files: &[String], text: &dyn Fn(&str) -> String) -> Option<&'static st
     if has("build.gradle") || has("build.gradle.kts") {
         return Some("gradle --offline test");
     }
-    let is_test = |file: &&String| {
-        let name = file.rsplit('/').next().unwrap_or(file);
-        name.ends_with(".py") && (name.starts_with("test_") || name.ends_with("_test.py"))
-    };
-    let Some(first) = files.iter().find(is_test) else {
+    let Some(first) = files.iter().find(|file| file.ends_with(".py") && test_files::is_collected(file)) else {
         let rules = text("Makefile");
         let has_rule = |name: &str| rules.lines().any(|line| line.starts_with(name));
         return if has_rule("test:") { Some("make test") } else { has_rule("check:").then_some("make check") };

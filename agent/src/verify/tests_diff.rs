@@ -3,6 +3,8 @@
 //! A pure comparison of two texts by lines, for Python, JavaScript and TypeScript, Go, Rust and Java. It errs towards
 //! silence: a rename, a new test and a refactoring that keeps its expected values are honest work.
 
+use crate::test_files::is_script;
+use crate::workspace::Change;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -60,6 +62,30 @@ pub fn compare(path: &str, before: &str, after: &str) -> Vec<TestLoss> {
     found
 }
 
+/// May a changed test count as one of the agent's own? Stricter than [`compare`]: no fewer tests, and every value that was
+/// asserted is still in the file. A new test says something of its own.
+pub fn still_says(change: &Change) -> bool {
+    let text = |side: &Option<Vec<u8>>| side.as_ref().map(|bytes| String::from_utf8_lossy(bytes).into_owned());
+    let (before, after) = match (text(&change.before), text(&change.after)) {
+        (None, Some(_)) => return true,
+        (Some(before), Some(after)) => (before, after),
+        // It is gone.
+        _ => return false,
+    };
+    let Some(language) = Language::of(&change.path) else { return false };
+    let asserted: Vec<&str> = before.lines().map(str::trim).filter(|line| is_assert(line)).collect();
+    let left = values(&after.lines().collect::<Vec<&str>>());
+    tests(language, &after).len() >= tests(language, &before).len()
+        && values(&asserted).is_subset(&left)
+        && compare(&change.path, &before, &after).is_empty()
+}
+
+/// The tests of a file by their names, without what tells two of one name apart.
+pub fn names(path: &str, text: &str) -> BTreeSet<String> {
+    let found = Language::of(path).map(|language| tests(language, text)).unwrap_or_default();
+    found.into_keys().map(|name| name.trim_end_matches('\'').to_owned()).collect()
+}
+
 fn loss(loss: Loss, test: &str, detail: &str) -> TestLoss {
     let detail: String = detail.trim().chars().take(DETAIL_CHARS_MAX).collect();
     TestLoss { loss, test: test.to_owned(), detail }
@@ -78,7 +104,7 @@ impl Language {
     fn of(path: &str) -> Option<Self> {
         Some(match path.rsplit_once('.')?.1 {
             "py" => Self::Python,
-            "js" | "mjs" | "cjs" | "jsx" | "ts" | "tsx" | "mts" => Self::Script,
+            _ if is_script(path) => Self::Script,
             "go" => Self::Go,
             "rs" => Self::Rust,
             "java" | "kt" => Self::Java,
