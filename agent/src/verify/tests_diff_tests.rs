@@ -135,6 +135,11 @@ fn a_refactored_test_that_keeps_its_values_still_says_what_it_said() {
     let looped = "class T(TestCase):\n    def test_a(self):\n        for n, want in ((2, 5), (3, 7)):\n            self.assertEqual(f(n), want)\n";
     says("test_a.py", TABLE, looped, true);
     says("test_a.py", TABLE, &TABLE.replace("test_a", "test_f_of_small_numbers"), true);
+    let named = |value: &str| {
+        TABLE.replace("self.assertEqual(f(2), 5)", &format!("want = {value}\n        self.assertEqual(f(2), want)"))
+    };
+    says("test_a.py", TABLE, &named("5"), true);
+    says("test_a.py", TABLE, &named("4"), false);
     let go = "func TestA(t *testing.T) {\n\tif f(1) != 2 {\n\t\tt.Fatal(1)\n\t}\n}\n";
     says("a_test.go", go, &format!("{go}\nfunc TestB(t *testing.T) {{\n\tt.Log(1)\n}}\n"), true);
 }

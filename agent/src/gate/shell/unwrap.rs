@@ -193,7 +193,10 @@ pub(super) fn started(parts: &[Part], grammar: &mut Grammar) -> Result<Vec<Part>
     while let Some((part, depth)) = waiting.pop() {
         let next = match starts(&part)? {
             Starts::Commands(commands) => commands,
-            Starts::Script(script) => prove::prove(&grammar.parse(&script)?)?,
+            Starts::Script(script) => {
+                let source = grammar.parse(&script)?;
+                prove::prove(&source)?
+            }
         };
         if depth >= DEPTH_MAX && !next.is_empty() {
             return Err(Doubt::TooDeep);
