@@ -103,37 +103,43 @@ fn globs(globs: &[String]) -> Result<GlobSet, globset::Error> {
     set.build()
 }
 
-fn detect(files: &[String], text: &dyn Fn(&str) -> String) -> Option<&'static str> {
+fn detect(files: &[String], text: &dyn Fn(&str) -> String) -> Option<String> {
     let has = |name: &str| files.iter().any(|file| file == name);
-    if has("Cargo.toml") {
-        return Some("cargo test --offline");
-    }
-    if has("go.mod") {
-        return Some("go test ./...");
-    }
-    if has("package.json") && text("package.json").contains("\"test\"") {
-        return Some("npm test --silent");
-    }
-    if has("pom.xml") {
-        return Some("mvn -o -q test");
-    }
-    if has("gradlew") {
-        return Some("sh gradlew --offline test");
-    }
-    if has("build.gradle") || has("build.gradle.kts") {
-        return Some("gradle --offline test");
-    }
-    let Some(first) = files.iter().find(|file| file.ends_with(".py") && test_files::is_collected(file)) else {
-        let rules = text("Makefile");
-        let has_rule = |name: &str| rules.lines().any(|line| line.starts_with(name));
-        return if has_rule("test:") { Some("make test") } else { has_rule("check:").then_some("make check") };
-    };
-    let pytest = has("pytest.ini") || has("conftest.py") || text("pyproject.toml").contains("[tool.pytest");
-    Some(if pytest || text(first).contains("import pytest") {
-        "python3 -m pytest -q"
-    } else {
-        "python3 -m unittest discover -v"
+    let tests = files.iter().find(|file| file.ends_with(".py") && test_files::is_collected(file));
+    Some(match tests {
+        _ if has("Cargo.toml") => "cargo test --offline".into(),
+        _ if has("go.mod") => "go test ./...".into(),
+        _ if has("package.json") && text("package.json").contains("\"test\"") => "npm test --silent".into(),
+        _ if has("pom.xml") => "mvn -o -q test".into(),
+        _ if has("gradlew") => "sh gradlew --offline test".into(),
+        _ if has("build.gradle") || has("build.gradle.kts") => "gradle --offline test".into(),
+        Some(first) => python(files, first, text),
+        None => {
+            let rules = text("Makefile");
+            let target = ["test", "check"].into_iter();
+            let mut target = target.filter(|name| rules.lines().any(|line| line.starts_with(&format!("{name}:"))));
+            format!("make {}", target.next()?)
+        }
     })
+}
+
+/// Pytest where something speaks of it, else unittest. What lies in `src/` is not installed in the box, so it is put on the
+/// path; and unittest finds tests in a directory that is no package only when it begins there.
+fn python(files: &[String], first: &str, text: &dyn Fn(&str) -> String) -> String {
+    let has = |name: &str| files.iter().any(|file| file == name);
+    let in_src = files.iter().any(|file| file.starts_with("src/") && file.ends_with(".py"));
+    let path = if in_src { "env PYTHONPATH=src " } else { "" };
+    let conftest = files.iter().any(|file| file.rsplit('/').next() == Some("conftest.py"));
+    let pytest = conftest || has("pytest.ini") || text("pyproject.toml").contains("[tool.pytest");
+    if pytest || text(first).contains("import pytest") {
+        return format!("{path}python3 -m pytest -q");
+    }
+    let directory = first.rsplit_once('/').map(|(directory, _)| directory);
+    let start = match directory.filter(|directory| !has(&format!("{directory}/__init__.py"))) {
+        Some(directory) if !directory.contains(char::is_whitespace) => format!(" -s {directory}"),
+        _ => String::new(),
+    };
+    format!("{path}python3 -m unittest discover -v{start}")
 }
 
 #[cfg(test)]
@@ -143,7 +149,7 @@ mod tests {
     #[track_caller]
     fn check(files: &[&str], expected: Option<&str>) {
         let files: Vec<String> = files.iter().map(|file| (*file).to_owned()).collect();
-        assert_eq!(detect(&files, &|_| "\"test\"\ntest: all\n".into()), expected);
+        assert_eq!(detect(&files, &|_| "\"test\"\ntest: all\n".into()).as_deref(), expected);
     }
 
     #[test]
@@ -151,7 +157,12 @@ mod tests {
         check(&["Cargo.toml", "src/lib.rs"], Some("cargo test --offline"));
         check(&["go.mod"], Some("go test ./..."));
         check(&["package.json"], Some("npm test --silent"));
-        check(&["a.py", "tests/test_a.py"], Some("python3 -m unittest discover -v"));
+        check(&["a.py", "tests/test_a.py"], Some("python3 -m unittest discover -v -s tests"));
+        check(&["a.py", "tests/__init__.py", "tests/test_a.py"], Some("python3 -m unittest discover -v"));
+        check(
+            &["src/a/__init__.py", "tests/__init__.py", "tests/test_a.py"],
+            Some("env PYTHONPATH=src python3 -m unittest discover -v"),
+        );
         check(&["conftest.py", "test_a.py"], Some("python3 -m pytest -q"));
         check(&["pom.xml"], Some("mvn -o -q test"));
         check(&["gradlew", "build.gradle"], Some("sh gradlew --offline test"));
