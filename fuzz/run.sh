@@ -13,6 +13,10 @@ seconds=${1:?usage: sh fuzz/run.sh SECONDS [TARGET...]}
 shift
 [ $# -gt 0 ] || set -- shell_reader policy_file action_parser diff_applier log_reader
 
+if ! command -v c++ >/dev/null 2>&1; then
+	echo "libFuzzer is built with a C++ compiler:  apt-get install g++" >&2
+	exit 1
+fi
 host=$(rustc -vV | sed -n 's/^host: //p')
 target_dir=${CARGO_TARGET_DIR:-$PWD/target}
 coverage="-C passes=sancov-module -C llvm-args=-sanitizer-coverage-level=4"
