@@ -13,6 +13,10 @@ seconds=${1:?usage: sh fuzz/run.sh SECONDS [TARGET...]}
 shift
 [ $# -gt 0 ] || set -- shell_reader policy_file action_parser diff_applier log_reader
 
+if ! command -v c++ >/dev/null 2>&1; then
+	echo "libFuzzer is built with a C++ compiler:  apt-get install g++" >&2
+	exit 1
+fi
 host=$(rustc -vV | sed -n 's/^host: //p')
 target_dir=${CARGO_TARGET_DIR:-$PWD/target}
 coverage="-C passes=sancov-module -C llvm-args=-sanitizer-coverage-level=4"
@@ -20,10 +24,10 @@ coverage="$coverage -C llvm-args=-sanitizer-coverage-inline-8bit-counters -C llv
 coverage="$coverage -C llvm-args=-sanitizer-coverage-trace-compares"
 
 # With --target the options reach the fuzzers and the agent, and not build scripts, which could not be linked with them.
-for target in "$@"; do
-	RUSTFLAGS="$coverage -C codegen-units=1 --cfg fuzzing" CARGO_TARGET_DIR="$target_dir" \
-		cargo build --release --locked --target "$host" --bin "$target"
-done
+bins=""
+for target in "$@"; do bins="$bins --bin $target"; done
+# shellcheck disable=SC2086 # the names of fuzzers hold no blanks
+RUSTFLAGS="$coverage --cfg fuzzing" CARGO_TARGET_DIR="$target_dir" cargo build --release --locked --target "$host" $bins
 
 failed=""
 for target in "$@"; do

@@ -162,7 +162,7 @@ impl Loop<'_> {
                 match step {
                     Step::Ask(request) => {
                         let deadline = start + Duration::from_secs(self.budget.seconds_max);
-                        Ok(self.ask(&request, deadline))
+                        self.ask(session, &request, deadline)
                     }
                     Step::Act(call) => self.act(session, call),
                     Step::Test => self.test(),
@@ -257,8 +257,9 @@ impl Loop<'_> {
         self.plan.as_ref().is_some_and(|plan| plan.protects(path))
     }
 
-    /// Lets the model speak until its action is whole or the session's time is up.
-    fn ask(&mut self, request: &Request, deadline: Instant) -> Record {
+    /// Lets the model speak until its action is whole or the session's time is up. A conversation that it cannot read
+    /// whole is shortened first.
+    fn ask(&mut self, session: &Session, request: &Request, deadline: Instant) -> Result<Record, Halt> {
         let on_event = &mut self.on_event;
         let mut on_text = |text: &str| {
             on_event(Event::Speaking(text));
@@ -266,9 +267,10 @@ impl Loop<'_> {
             if enough { Flow::Enough } else { Flow::More }
         };
         match self.model.complete(request, &mut on_text, self.cancel) {
-            Ok(reply) => Record::Replied { text: reply.text, usage: reply.usage },
-            Err(ModelError::Cancelled) => Record::Stopped { ending: Ending::Cancelled },
-            Err(error) => Record::Stopped { ending: Ending::Failed { why: error.to_string() } },
+            Ok(reply) => Ok(Record::Replied { text: reply.text, usage: reply.usage }),
+            Err(ModelError::ContextFull { .. }) if session.can_compact() => self.compact(),
+            Err(ModelError::Cancelled) => Err(Halt::Ended(Ending::Cancelled)),
+            Err(error) => Err(Halt::Ended(Ending::Failed { why: error.to_string() })),
         }
     }
 

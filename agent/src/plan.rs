@@ -1,5 +1,6 @@
 //! How are this repository's tests run, and which files may an agent not change to make them pass?
 
+use crate::test_files;
 use crate::workspace::{Command, Workspace};
 use globset::{Glob, GlobSet, GlobSetBuilder};
 use serde::Deserialize;
@@ -10,33 +11,6 @@ pub const VERIFY_FILE: &str = ".cloister/verify.toml";
 
 const SECONDS_DEFAULT: u64 = 120;
 const SECONDS_MAX: u64 = 3_600;
-const PROTECTED_DEFAULT: &[&str] = &[
-    "test_*.py",
-    "**/test_*.py",
-    "**/*_test.py",
-    "*_test.py",
-    "tests/**",
-    "**/tests/**",
-    "test/**",
-    "**/conftest.py",
-    "conftest.py",
-    "pytest.ini",
-    "tox.ini",
-    "setup.cfg",
-    "sitecustomize.py",
-    "**/sitecustomize.py",
-    "**/*_test.go",
-    "**/*.test.js",
-    "**/*.test.ts",
-    "**/*.spec.js",
-    "**/*.spec.ts",
-    "**/__tests__/**",
-    "Makefile",
-    ".cargo/**",
-    ".github/**",
-    ".cloister/**",
-];
-
 /// The test command with its limits.
 #[derive(Debug, Clone)]
 pub struct Plan {
@@ -48,6 +22,7 @@ pub struct Plan {
     pub build: Vec<String>,
     /// Asks the formatter or the linter; empty: what the project configures.
     pub lint: Vec<String>,
+    /// Beside the usual test files.
     protected: GlobSet,
 }
 
@@ -89,8 +64,7 @@ impl Plan {
         if !(1..=SECONDS_MAX).contains(&seconds_max) {
             return Err(invalid(format!("`seconds` is {seconds_max}; it must be 1 to {SECONDS_MAX}")));
         }
-        let protected =
-            globs(written.protected.iter().map(String::as_str)).map_err(|error| invalid(error.to_string()))?;
+        let protected = globs(&written.protected).map_err(|error| invalid(error.to_string()))?;
         Ok(Self { argv: written.test, seconds_max, build: written.build, lint: written.lint, protected })
     }
 
@@ -106,13 +80,13 @@ impl Plan {
             seconds_max: SECONDS_DEFAULT,
             build: Vec::new(),
             lint: Vec::new(),
-            protected: globs([].into_iter()).expect("constant globs"),
+            protected: GlobSet::empty(),
         }))
     }
 
     /// Is this a file whose change could make the tests mean something else?
     pub fn protects(&self, path: &str) -> bool {
-        self.protected.is_match(path)
+        test_files::is_test(path) || test_files::decides(path) || self.protected.is_match(path)
     }
 
     /// The command for the box.
@@ -121,49 +95,51 @@ impl Plan {
     }
 }
 
-fn globs<'a>(more: impl Iterator<Item = &'a str>) -> Result<GlobSet, globset::Error> {
+fn globs(globs: &[String]) -> Result<GlobSet, globset::Error> {
     let mut set = GlobSetBuilder::new();
-    for glob in PROTECTED_DEFAULT.iter().copied().chain(more) {
+    for glob in globs {
         set.add(Glob::new(glob)?);
     }
     set.build()
 }
 
-fn detect(files: &[String], text: &dyn Fn(&str) -> String) -> Option<&'static str> {
+fn detect(files: &[String], text: &dyn Fn(&str) -> String) -> Option<String> {
     let has = |name: &str| files.iter().any(|file| file == name);
-    if has("Cargo.toml") {
-        return Some("cargo test --offline");
-    }
-    if has("go.mod") {
-        return Some("go test ./...");
-    }
-    if has("package.json") && text("package.json").contains("\"test\"") {
-        return Some("npm test --silent");
-    }
-    if has("pom.xml") {
-        return Some("mvn -o -q test");
-    }
-    if has("gradlew") {
-        return Some("sh gradlew --offline test");
-    }
-    if has("build.gradle") || has("build.gradle.kts") {
-        return Some("gradle --offline test");
-    }
-    let is_test = |file: &&String| {
-        let name = file.rsplit('/').next().unwrap_or(file);
-        name.ends_with(".py") && (name.starts_with("test_") || name.ends_with("_test.py"))
-    };
-    let Some(first) = files.iter().find(is_test) else {
-        let rules = text("Makefile");
-        let has_rule = |name: &str| rules.lines().any(|line| line.starts_with(name));
-        return if has_rule("test:") { Some("make test") } else { has_rule("check:").then_some("make check") };
-    };
-    let pytest = has("pytest.ini") || has("conftest.py") || text("pyproject.toml").contains("[tool.pytest");
-    Some(if pytest || text(first).contains("import pytest") {
-        "python3 -m pytest -q"
-    } else {
-        "python3 -m unittest discover -v"
+    let tests = files.iter().find(|file| file.ends_with(".py") && test_files::is_collected(file));
+    Some(match tests {
+        _ if has("Cargo.toml") => "cargo test --offline".into(),
+        _ if has("go.mod") => "go test ./...".into(),
+        _ if has("package.json") && text("package.json").contains("\"test\"") => "npm test --silent".into(),
+        _ if has("pom.xml") => "mvn -o -q test".into(),
+        _ if has("gradlew") => "sh gradlew --offline test".into(),
+        _ if has("build.gradle") || has("build.gradle.kts") => "gradle --offline test".into(),
+        Some(first) => python(files, first, text),
+        None => {
+            let rules = text("Makefile");
+            let target = ["test", "check"].into_iter();
+            let mut target = target.filter(|name| rules.lines().any(|line| line.starts_with(&format!("{name}:"))));
+            format!("make {}", target.next()?)
+        }
     })
+}
+
+/// Pytest where something speaks of it, else unittest. What lies in `src/` is not installed in the box, so it is put on the
+/// path; and unittest finds tests in a directory that is no package only when it begins there.
+fn python(files: &[String], first: &str, text: &dyn Fn(&str) -> String) -> String {
+    let has = |name: &str| files.iter().any(|file| file == name);
+    let in_src = files.iter().any(|file| file.starts_with("src/") && file.ends_with(".py"));
+    let path = if in_src { "env PYTHONPATH=src " } else { "" };
+    let conftest = files.iter().any(|file| file.rsplit('/').next() == Some("conftest.py"));
+    let pytest = conftest || has("pytest.ini") || text("pyproject.toml").contains("[tool.pytest");
+    if pytest || text(first).contains("import pytest") {
+        return format!("{path}python3 -m pytest -q");
+    }
+    let directory = first.rsplit_once('/').map(|(directory, _)| directory);
+    let start = match directory.filter(|directory| !has(&format!("{directory}/__init__.py"))) {
+        Some(directory) if !directory.contains(char::is_whitespace) => format!(" -s {directory}"),
+        _ => String::new(),
+    };
+    format!("{path}python3 -m unittest discover -v{start}")
 }
 
 #[cfg(test)]
@@ -173,7 +149,7 @@ mod tests {
     #[track_caller]
     fn check(files: &[&str], expected: Option<&str>) {
         let files: Vec<String> = files.iter().map(|file| (*file).to_owned()).collect();
-        assert_eq!(detect(&files, &|_| "\"test\"\ntest: all\n".into()), expected);
+        assert_eq!(detect(&files, &|_| "\"test\"\ntest: all\n".into()).as_deref(), expected);
     }
 
     #[test]
@@ -181,7 +157,12 @@ mod tests {
         check(&["Cargo.toml", "src/lib.rs"], Some("cargo test --offline"));
         check(&["go.mod"], Some("go test ./..."));
         check(&["package.json"], Some("npm test --silent"));
-        check(&["a.py", "tests/test_a.py"], Some("python3 -m unittest discover -v"));
+        check(&["a.py", "tests/test_a.py"], Some("python3 -m unittest discover -v -s tests"));
+        check(&["a.py", "tests/__init__.py", "tests/test_a.py"], Some("python3 -m unittest discover -v"));
+        check(
+            &["src/a/__init__.py", "tests/__init__.py", "tests/test_a.py"],
+            Some("env PYTHONPATH=src python3 -m unittest discover -v"),
+        );
         check(&["conftest.py", "test_a.py"], Some("python3 -m pytest -q"));
         check(&["pom.xml"], Some("mvn -o -q test"));
         check(&["gradlew", "build.gradle"], Some("sh gradlew --offline test"));

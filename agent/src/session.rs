@@ -13,6 +13,7 @@ use crate::verify::Report;
 use approach::{Approach, Draw, Suspects};
 
 mod approach;
+mod compact;
 mod ending;
 mod parked;
 mod record;
@@ -154,6 +155,7 @@ impl Session {
             Record::Verified { report } => self.verified(report),
             Record::Told { by, text } => self.told(&words::told(by, text)),
             Record::SentOn { by, why } => self.go_on(by, why),
+            Record::Compacted => self.compacted(),
             Record::Answered { question, answer } => self.answered(question, *answer),
             Record::Resumed => self.resumed(),
             Record::Stopped { ending } => self.stopped(ending),

@@ -129,7 +129,7 @@ fn timeless(line: &str) -> String {
     line.split(' ').map(word).collect::<Vec<_>>().join(" ")
 }
 
-/// `(failed, ran)` from the closing lines of unittest, pytest, cargo test and go test.
+/// `(failed, ran)` from the closing lines of unittest, pytest, cargo test, go test, TAP, node's runner, jest and mocha.
 fn counts(output: &str) -> (Option<usize>, Option<usize>) {
     let number_before = |text: &str, word: &str| -> Option<usize> {
         let at = text.find(word)?;
@@ -139,6 +139,8 @@ fn counts(output: &str) -> (Option<usize>, Option<usize>) {
         let rest = &text[text.find(word)? + word.len()..];
         rest.split(|c: char| !c.is_ascii_digit()).next()?.parse().ok()
     };
+    let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    let mut failing: Option<usize> = None;
     for line in output.lines().rev().take(40) {
         if let Some(ran) = line.strip_prefix("Ran ").and_then(|rest| rest.split(' ').next()?.parse().ok()) {
             let tail = output.lines().rev().find(|line| line.starts_with("FAILED (") || line.starts_with("OK"));
@@ -147,8 +149,25 @@ fn counts(output: &str) -> (Option<usize>, Option<usize>) {
             return (failed, Some(ran));
         }
         if line.starts_with("test result:") {
-            let failed = number_before(line, " failed").unwrap_or(0);
-            return (Some(failed), number_before(line, " passed").map(|passed| passed + failed));
+            // One line for each binary of cargo, and the last is often of no test at all.
+            let lines = output.lines().filter(|line| line.starts_with("test result:"));
+            let both = lines.map(|line| [" failed", " passed"].map(|word| number_before(line, word).unwrap_or(0)));
+            let [failed, passed] = both.fold([0, 0], |sum, both| [sum[0] + both[0], sum[1] + both[1]]);
+            return (Some(failed), Some(passed + failed));
+        }
+        let counted =
+            |word: &str| line.strip_prefix("# ").or(line.strip_prefix("ℹ "))?.strip_prefix(word)?.parse().ok();
+        failing = counted("fail ").or(failing);
+        if let Some(ran) = counted("tests ") {
+            return (failing, Some(ran));
+        }
+        if line.starts_with("Tests:") && line.contains(" total") {
+            return (Some(number_before(line, " failed").unwrap_or(0)), number_before(line, " total"));
+        }
+        let mocha = |word: &str| line.trim_start().split_once(word).filter(|(count, _)| is_number(count));
+        failing = mocha(" failing").and_then(|(count, _)| count.parse().ok()).or(failing);
+        if let Some(passed) = mocha(" passing (").and_then(|(count, _)| count.parse::<usize>().ok()) {
+            return (failing.or(Some(0)), Some(passed + failing.unwrap_or(0)));
         }
         if line.starts_with("==") && (line.contains(" passed") || line.contains(" failed") || line.contains(" error")) {
             let failed = number_before(line, " failed").unwrap_or(0) + number_before(line, " error").unwrap_or(0);
@@ -169,11 +188,17 @@ mod tests {
     }
 
     #[test]
-    fn the_closing_lines_of_four_runners_are_read() {
+    fn the_closing_lines_of_seven_runners_are_read() {
         check("Ran 3 tests in 0.001s\n\nFAILED (failures=1, errors=1)\n", (Some(2), Some(3)));
         check("Ran 3 tests in 0.001s\n\nOK\n", (Some(0), Some(3)));
         check("====== 2 failed, 5 passed in 0.12s ======\n", (Some(2), Some(7)));
         check("test result: FAILED. 6 passed; 1 failed; 0 ignored; 0 measured\n", (Some(1), Some(7)));
+        let documented =
+            "test result: ok. 2 passed; 0 failed; 0 ignored\n   Doc-tests a\ntest result: ok. 0 passed; 0 failed\n";
+        check(documented, (Some(0), Some(2)));
+        check("# tests 3\n# suites 0\n# pass 2\n# fail 1\n# todo 0\n", (Some(1), Some(3)));
+        check("Tests:       1 failed, 2 passed, 3 total\nTime:  1 s\n", (Some(1), Some(3)));
+        check("  3 passing (5ms)\n  1 failing\n\n  1) adds\n", (Some(1), Some(4)));
         check("--- FAIL: TestA (0.00s)\n--- FAIL: TestB (0.00s)\nFAIL\n", (Some(2), None));
         check("Segmentation fault\n", (None, None));
     }

@@ -69,6 +69,7 @@ impl Screen {
                 println!("      tests in the box: {} ({} ms)", self.paint(tone, &run.summary()), run.millis);
             }
             Record::Restored => println!("      taken back; trying another way"),
+            Record::Compacted => println!("the conversation grew too long for the model: its older half is left out"),
             Record::Verified { report } => {
                 for rung in &report.rungs {
                     let mark = match rung.mark {

@@ -76,6 +76,7 @@ impl Story {
             "told" => format!("The hook {} adds: {}", text(&body["by"]), text(&body["text"])),
             "sent_on" => format!("The hook {} does not let it end: {}", text(&body["by"]), text(&body["why"])),
             "answered" => answered(body),
+            "compacted" => "The conversation no longer fitted the model: its older half was left out.".into(),
             "restored" => "Taken back: the files are as they were before the attempt.".into(),
             "verified" => verified(&body["report"]),
             "applying" => format!("Puts the change into the working tree: {}.", files(body)),

@@ -62,6 +62,15 @@ impl Loop<'_> {
         Ok(told)
     }
 
+    /// Asks the hooks whether the conversation may be shortened; where it may not, the session cannot go on.
+    pub(super) fn compact(&mut self) -> Result<Record, Halt> {
+        let fold = self.fire(&Occasion::PreCompact { trigger: "auto" }, &[])?;
+        match fold.blocked() {
+            Some(said) => Err(Halt::Ended(Ending::Blocked { by: said.rule.clone(), why: said.reason.clone() })),
+            None => Ok(Record::Compacted),
+        }
+    }
+
     /// Asks the hooks whether a session that is done may end; true when it does not end like this.
     pub(super) fn sent_on(&mut self, session: &mut Session, ending: &Ending) -> Result<bool, LogLost> {
         if !matches!(ending, Ending::Verified | Ending::Unverified) {

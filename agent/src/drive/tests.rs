@@ -22,6 +22,8 @@ const FINISH: &str = "{\"name\": \"finish\", \"arguments\": {\"summary\": \"done
 struct Script {
     replies: Vec<&'static str>,
     asked: Vec<Request>,
+    /// What it can read.
+    context_bytes_max: usize,
 }
 
 impl Model for Script {
@@ -39,12 +41,22 @@ impl Model for Script {
         _: &mut dyn FnMut(&str) -> Flow,
         _: &AtomicBool,
     ) -> Result<Reply, ModelError> {
+        if size(request) > self.context_bytes_max {
+            return Err(ModelError::ContextFull {
+                prompt_tokens: size(request),
+                context_tokens_max: self.context_bytes_max,
+            });
+        }
         self.asked.push(request.clone());
         match self.replies.get(self.asked.len() - 1) {
             Some(text) => Ok(Reply { text: (*text).into(), usage: Usage::default(), complete: true }),
             None => Err(ModelError::Failed("the script is over".into())),
         }
     }
+}
+
+fn size(request: &Request) -> usize {
+    request.messages.iter().map(|message| message.content.len()).sum()
 }
 
 struct Played {
@@ -88,6 +100,7 @@ struct Stage<'s> {
     hooks: Hooks,
     workspace: Memory,
     earlier: Vec<Record>,
+    context_bytes_max: usize,
 }
 
 impl<'s> Stage<'s> {
@@ -100,6 +113,7 @@ impl<'s> Stage<'s> {
             hooks: Hooks::default(),
             workspace: Memory::with(files),
             earlier: Vec::new(),
+            context_bytes_max: usize::MAX,
         }
     }
 
@@ -107,7 +121,8 @@ impl<'s> Stage<'s> {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("log.jsonl");
         let mut log = Log::create(&path, Key::from_bytes([7; 32]), serde_json::json!({})).unwrap();
-        let mut model = Script { replies: self.replies.to_vec(), asked: Vec::new() };
+        let mut model =
+            Script { replies: self.replies.to_vec(), asked: Vec::new(), context_bytes_max: self.context_bytes_max };
         let mut session = Session::new(Profile::for_model("script"));
         let mut somebody = Somebody::default();
         let mut another;

@@ -10,7 +10,7 @@ use super::hosts::Endpoint;
 use super::near::Near;
 use super::path::{PathError, located};
 use super::policy::{IN_WORKSPACE, verb};
-use super::rules::{CommandRule, PathRule};
+use super::rules::{CommandRule, PathRule, spelled_out};
 use super::shell::{Doubt, Part, Proven, Script, Word, program};
 use super::vars::changes_meaning;
 use super::{Access, Layer, Mode, Policy, Verdict};
@@ -31,7 +31,9 @@ impl Policy {
         let mut findings = Vec::new();
         let inner = script.proven.iter().flat_map(|proven| proven.inner.iter().map(|part| &part.words));
         for words in script.found.iter().chain(&script.wrapped).chain(inner) {
-            let dangers = self.commands.iter().filter(|r| r.holds(mode) && r.finds(words));
+            let spelled = spelled_out(words);
+            let name = program(&spelled[0].text);
+            let dangers = self.commands.iter().filter(|r| r.program_is(name) && r.holds(mode) && r.finds(words));
             findings.extend(
                 dangers.map(|r| r.rule.finding(Layer::Commands, &Finding::quoted("the command", &words[0].text))),
             );
@@ -242,8 +244,11 @@ impl Policy {
         };
         let near: Vec<_> =
             self.commands.iter().filter(|r| r.rule.verdict == Verdict::Allow && r.program_is(&words[0].text)).collect();
-        // A rule about the same program explains better than the whole list.
-        let instead = if near.is_empty() {
+        // A rule about the same program explains better than the whole list. Where nobody speaks, auto allows and
+        // shows nothing.
+        let instead = if mode == Mode::Auto {
+            String::new()
+        } else if near.is_empty() {
             self.allowed_list()
         } else {
             let limits = near.iter().filter_map(|r| r.limits()).next().unwrap_or_default();

@@ -12,8 +12,9 @@ use git::git;
 
 use super::hosts::{self, Endpoint};
 use super::path::located;
-use super::rules::spelled_out;
+use super::rules::{spelled_out, uses};
 use super::shell::{Word, found_by_find, program, roots};
+use super::vars::changes_meaning;
 
 mod code;
 mod copies;
@@ -56,6 +57,9 @@ pub(super) fn effects(words: &[Word]) -> Vec<Effect> {
         "tar" => tar(words),
         "unzip" if !["-l", "-p", "-t", "-Z"].iter().any(|o| words.iter().any(|w| w.text == *o)) => into(words, "-d"),
         "patch" => into(words, "-d"),
+        "cargo" if words.iter().take_while(|w| w.text != "--").any(|w| uses("--config", &w.text)) => {
+            unclear("cargo with settings that can run another program")
+        }
         "cargo" => values(words, "--target-dir").map(Effect::Writes).collect(),
         "fd" | "fdfind" if has(words, 'x') || has(words, 'X') || words.iter().any(|w| w.text.starts_with("--exec")) => {
             unclear("fd runs another program with this option")
@@ -171,9 +175,10 @@ fn here() -> Word {
     Word { text: ".".into(), glob: false, known: true }
 }
 
-/// `SHELL=x`, `--eval=x`, `-Ex`.
+/// `SHELL=x`, `CC:=x`, `--eval=x`, `-Ex`.
 fn says_what_make_runs(word: &Word) -> bool {
-    word.text.starts_with("SHELL=") || word.text.starts_with("--ev") || word.text.starts_with("-E")
+    let variable = word.text.split_once('=').map(|(name, _)| name.trim_end_matches([':', '+', '?', '!']));
+    variable.is_some_and(changes_meaning) || word.text.starts_with("--ev") || word.text.starts_with("-E")
 }
 
 /// `cmake -E` is a set of small programs.

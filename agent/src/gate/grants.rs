@@ -1,7 +1,7 @@
 //! What has a person allowed in this session, and who inherits it?
 //!
 //! Nobody, except a child of the session, which has at most what its parent has. A session that is resumed or forked
-//! starts from [`Grants::default`], which is empty; what was not restored can be shown with [`Grants::describe`].
+//! starts from [`Grants::default`], which is empty; what was not restored is told from the log of the earlier one.
 
 use super::Action;
 
@@ -32,13 +32,6 @@ impl Grants {
         self.actions.push(action);
     }
 
-    /// Takes a consent back.
-    pub fn revoke(&mut self, action: &Action) {
-        if let Ok(action) = action.normalised() {
-            self.actions.retain(|granted| *granted != action);
-        }
-    }
-
     /// Whether a person has consented to exactly this action. Commands are compared as they are written: a space
     /// more is another command.
     #[must_use]
@@ -52,17 +45,5 @@ impl Grants {
     pub fn for_child(&self, tools: &[&str]) -> Grants {
         let kept = self.actions.iter().filter(|action| tools.contains(&action.name()));
         Grants { actions: kept.cloned().collect() }
-    }
-
-    /// What a session that goes on from this one starts with: nothing.
-    #[must_use]
-    pub fn for_resume(&self) -> Grants {
-        Grants::default()
-    }
-
-    /// Each grant in one line, for showing what was not restored.
-    #[must_use]
-    pub fn describe(&self) -> Vec<String> {
-        self.actions.iter().map(Action::describe).collect()
     }
 }

@@ -108,6 +108,62 @@ const FETCH_VALUED: [&str; 34] = [
     "--timeout",
 ];
 
+/// Programs that do nothing but talk to the hosts that they are given, or to those in a file that they are given.
+const TALKS: [&str; 52] = [
+    "nc",
+    "ncat",
+    "netcat",
+    "telnet",
+    "ftp",
+    "tftp",
+    "lftp",
+    "ncftp",
+    "ping",
+    "ping6",
+    "fping",
+    "hping3",
+    "arping",
+    "traceroute",
+    "tracepath",
+    "mtr",
+    "dig",
+    "nslookup",
+    "host",
+    "drill",
+    "whois",
+    "nmap",
+    "zmap",
+    "masscan",
+    "rsh",
+    "rlogin",
+    "autossh",
+    "smbclient",
+    "smbget",
+    "http",
+    "https",
+    "xh",
+    "xhs",
+    "lynx",
+    "w3m",
+    "links",
+    "elinks",
+    "axel",
+    "curlie",
+    "httpie",
+    "ldapsearch",
+    "snmpwalk",
+    "snmpget",
+    "iperf",
+    "iperf3",
+    "websocat",
+    "grpcurl",
+    "wrk",
+    "siege",
+    "ntpdate",
+    "swaks",
+    "sendmail",
+];
+
 /// The hosts that the words of one command name. Words that only show or search text are left out by the caller.
 pub(super) fn endpoints(words: &[Word]) -> Vec<Effect> {
     let name = program(&words[0].text);
@@ -129,9 +185,8 @@ pub(super) fn endpoints(words: &[Word]) -> Vec<Effect> {
             .collect(),
         "scp" | "rsync" => remote_copies(words),
         "git" if talks => remote_copies(words),
-        "nc" | "ncat" | "netcat" | "telnet" | "ftp" | "ping" | "traceroute" | "dig" | "nslookup" | "host" => {
-            hosts_and_ports(words)
-        }
+        name if TALKS.contains(&name) && !told(words) => hosts_and_ports(words),
+        "openssl" if words.get(1).is_some_and(|w| w.text == "s_client") => hosts_and_ports(&words[1..]),
         "socat" => {
             words[1..].iter().filter_map(|w| w.text.split(':').nth(1).map(|host| Endpoint::parse(host, None))).collect()
         }
@@ -141,8 +196,9 @@ pub(super) fn endpoints(words: &[Word]) -> Vec<Effect> {
         Some(end) => Effect::Reaches(end),
         None => Effect::Unclear(format!("{name} names a host that is not understood")),
     }));
-    let fetches = ["curl", "wget", "aria2c"].contains(&name) && !told(words);
-    if fetches && found.is_empty() && words.len() > 1 {
+    let asks_openssl = name == "openssl" && subcommand == "s_client";
+    let fetches = ["curl", "wget", "aria2c"].contains(&name) || TALKS.contains(&name) || asks_openssl;
+    if fetches && !told(words) && found.is_empty() {
         found.push(Effect::Unclear(format!("{name} names no host on the command line")));
     }
     found
@@ -154,13 +210,15 @@ fn told(words: &[Word]) -> bool {
 
 /// URLs in any word: alone, after `=`, and after a scheme's prefix such as `git+`.
 fn urls(words: &[Word]) -> Vec<Effect> {
-    let value = |w: &Word| w.text.split_once('=').map(|(_, value)| value.to_owned());
-    let candidates = words[1..].iter().flat_map(|w| [Some(w.text.clone()), value(w)]).flatten();
-    let read = |text: String| match Endpoint::of_url(&text)? {
+    let candidates = words[1..].iter().filter(|w| w.text.contains("://")).flat_map(|w| {
+        let value = w.text.split_once('=').map(|(_, value)| value);
+        [Some(w.text.as_str()), value]
+    });
+    let read = |text: &str| match Endpoint::of_url(text)? {
         Ok(end) => Some(Effect::Reaches(end)),
         Err(()) => Some(Effect::Unclear("a URL names a host that is not understood".into())),
     };
-    candidates.filter_map(read).collect()
+    candidates.flatten().filter_map(read).collect()
 }
 
 /// Operands without a scheme: `curl example.invalid/x`.
@@ -187,7 +245,7 @@ fn remote_copies(words: &[Word]) -> Vec<Option<Endpoint>> {
 fn hosts_and_ports(words: &[Word]) -> Vec<Option<Endpoint>> {
     let operands = operands(words, &["-p", "-w", "-c", "-i", "-s", "-e"]);
     let port = operands.iter().find_map(|w| w.text.parse().ok());
-    let hosts = operands.iter().filter(|w| w.text.parse::<u16>().is_err());
+    let hosts = operands.iter().filter(|w| w.text.parse::<u16>().is_err() && !w.text.contains("://"));
     hosts.map(|w| Endpoint::parse(w.text.trim_start_matches(['@', '+']), port)).collect()
 }
 

@@ -205,12 +205,12 @@ impl CommandRule {
 
     /// The options that keep an allow rule from speaking for a command that begins as the rule says.
     pub(super) fn forbids<'a>(&'a self, words: &'a [Word]) -> impl Iterator<Item = &'a str> {
-        let speaks = !self.rule.from_project && self.rule.verdict == Verdict::Allow;
+        let speaks = !self.rule.from_project && self.rule.verdict == Verdict::Allow && !self.without.is_empty();
         let (begin, rest) = words.split_at(self.argv.len().min(words.len()));
-        let begins = begin.len() == self.argv.len();
+        let begins = speaks && begin.len() == self.argv.len();
         let begins = begins && begin.iter().zip(&self.argv).all(|(w, slot)| slot.accepts(&w.text));
         let used = |option: &&String| rest.iter().any(|w| uses(option, &w.text));
-        self.without.iter().filter(move |option| speaks && begins && used(option)).map(String::as_str)
+        self.without.iter().filter(move |option| begins && used(option)).map(String::as_str)
     }
 
     /// Whether this rule finds its danger in a command that stands anywhere in a script.
@@ -223,13 +223,14 @@ impl CommandRule {
         }
         let args = &words[1..];
         let command = after_global_options(name, args);
-        // Of git it is known which options take a value, so that no value is taken for the subcommand.
+        // Of git it is known which options take a value, so that no value is taken for the subcommand, and that those
+        // before the subcommand are not its own.
         let from = if name == "git" { command } else { args };
         if !in_order(from, &self.argv[1..]) && !in_order(command, &self.argv[1..]) {
             return false;
         }
         let leading = args[..args.len() - command.len()].iter();
-        let anywhere = args.iter().any(|w| self.with.iter().any(|option| uses(option, &w.text)));
+        let anywhere = from.iter().any(|w| self.with.iter().any(|option| uses(option, &w.text)));
         let ahead = leading.clone().any(|w| self.with_leading.iter().any(|option| uses(option, &w.text)));
         (self.with.is_empty() && self.with_leading.is_empty()) || anywhere || ahead
     }

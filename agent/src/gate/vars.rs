@@ -1,7 +1,7 @@
 //! Which environment variables change what a command does, rather than what it says?
 
 /// Exact names: where programs are found, what shells and runtimes run first, which programs others start.
-const NAMES: [&str; 56] = [
+const NAMES: [&str; 62] = [
     "PATH",
     "IFS",
     "ENV",
@@ -51,6 +51,12 @@ const NAMES: [&str; 56] = [
     "AR",
     "AS",
     "HOSTCC",
+    "FC",
+    "LEX",
+    "YACC",
+    "RM",
+    "INSTALL",
+    ".SHELLFLAGS",
     "MAKE",
     "MAKEFILES",
     "MAKEFLAGS",

@@ -11,15 +11,15 @@ mod places;
 mod planted;
 mod rules;
 mod state;
-pub mod tests_diff;
 
 use crate::action::Call;
 use crate::audit;
 use crate::gate::{Judgement, Layer, Said, Verdict};
 use crate::session::Record;
+use crate::test_files::is_test;
 use crate::text::quote;
 use follow::{Proposed, carries_out, secret_read};
-use places::{is_ci, is_test, is_verifier_configuration, sensitivity};
+use places::{is_ci, is_verifier_configuration, sensitivity};
 use planted::Mark;
 use serde::{Deserialize, Serialize};
 use state::State;

@@ -148,21 +148,6 @@ pub(super) fn is_document(path: &str) -> bool {
     ignores || [".md", ".rst", ".adoc"].iter().any(|end| name.ends_with(end))
 }
 
-/// Is this a file of tests?
-pub(super) fn is_test(path: &str) -> bool {
-    let name = path.rsplit('/').next().unwrap_or(path);
-    let stem = name.split('.').next().unwrap_or(name);
-    let folder =
-        path.split('/').rev().skip(1).any(|part| matches!(part, "tests" | "test" | "__tests__" | "spec" | "testdata"));
-    folder
-        || stem.starts_with("test_")
-        || stem.ends_with("_test")
-        || name.contains(".test.")
-        || name.contains(".spec.")
-        || stem.ends_with("Test")
-        || stem.ends_with("Tests")
-}
-
 /// Does this file decide what runs on the build servers?
 pub(super) fn is_ci(path: &str) -> bool {
     let tops = [".github/", ".gitlab/", ".circleci/", ".buildkite/", ".woodpecker/", ".ci/"];

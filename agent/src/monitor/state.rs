@@ -2,11 +2,12 @@
 
 use super::follow::{Goal, Proposed, secret_read};
 use super::planted::{self, Mark, spelled, squeeze};
-use super::tests_diff::{self, TestLoss};
 use super::{command, literals, places, runs};
 use crate::action::Call;
 use crate::gate::{Judgement, Layer};
 use crate::session::Record;
+use crate::test_files::is_test;
+use crate::verify::tests_diff::{self, TestLoss};
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
 
@@ -121,7 +122,7 @@ impl State {
             Record::Refused { .. } => self.pending = None,
             Record::Replied { .. } | Record::Verified { .. } | Record::Resumed | Record::Stopped { .. } => {}
             // An administrator's hooks and a person are no strangers.
-            Record::Told { .. } | Record::SentOn { .. } | Record::Answered { .. } => {}
+            Record::Told { .. } | Record::SentOn { .. } | Record::Compacted | Record::Answered { .. } => {}
         }
         Vec::new()
     }
@@ -150,7 +151,7 @@ impl State {
             let directory = directory(path).to_owned();
             if proposed.writes {
                 self.related.insert(directory);
-            } else if !self.related.contains(&directory) && !places::is_test(path) {
+            } else if !self.related.contains(&directory) && !is_test(path) {
                 self.read_directories.insert(directory);
             }
         }
@@ -169,7 +170,7 @@ impl State {
         self.show(&path, after);
         let mut lost = Vec::new();
         // Rust keeps tests beside the code.
-        if places::is_test(&path) || path.ends_with(".rs") {
+        if is_test(&path) || path.ends_with(".rs") {
             let found = tests_diff::compare(&path, before.as_deref().unwrap_or_default(), after);
             lost = found.into_iter().map(|loss| (path.clone(), loss)).collect();
         }

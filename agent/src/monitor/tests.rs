@@ -289,8 +289,8 @@ proptest! {
     #[test]
     fn two_texts_of_tests_are_always_compared(a in "(?s).{0,200}", b in "[a-z()=.@#'\", \n]{0,200}") {
         for path in ["a.py", "a.js", "a.go", "a.rs", "A.java"] {
-            let _ = tests_diff::compare(path, &a, &b);
-            prop_assert_eq!(tests_diff::compare(path, &b, &b), vec![]);
+            let _ = crate::verify::tests_diff::compare(path, &a, &b);
+            prop_assert_eq!(crate::verify::tests_diff::compare(path, &b, &b), vec![]);
         }
     }
 }

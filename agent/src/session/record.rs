@@ -87,6 +87,8 @@ pub enum Record {
         /// What is missing.
         why: String,
     },
+    /// The conversation no longer fitted: the older half of its turns was left out.
+    Compacted,
     /// A person answered a question, or did not.
     Answered {
         /// The question.

@@ -1,6 +1,6 @@
 //! What is the model told? The harness's side of the conversation, in one place.
 
-use crate::action::{LINE_IS, LINE_SHOULD_BE};
+use crate::action::{Call, LINE_IS, LINE_SHOULD_BE};
 use crate::tests_run::TestRun;
 use crate::text::fenced;
 
@@ -29,6 +29,39 @@ pub fn suspect_function(name: &str) -> String {
 /// A diagnosis that quotes a statement; what it should be is the model's to say.
 pub fn suspect_line(line: &str) -> String {
     format!("{LINE_IS}{line}{LINE_SHOULD_BE}")
+}
+
+/// Turns that are told when the conversation is shortened; of older ones the count is enough.
+const DONE_SHOWN_MAX: usize = 40;
+
+/// What stays of turns that were left out.
+pub fn shortened(done: &[String]) -> String {
+    let older = done.len().saturating_sub(DONE_SHOWN_MAX);
+    let mut text = String::from("\n\nEarlier in this session, left out here because the conversation grew too long:\n");
+    if older > 0 {
+        text += &format!("{older} actions, and then\n");
+    }
+    done[older..].iter().for_each(|line| text += &format!("{line}\n"));
+    text + "Files that you need are read again."
+}
+
+/// An action in a line.
+pub fn did(call: &Call) -> String {
+    let short = |text: &str| crate::text::quote(text, PATH_BYTES_MAX);
+    match call {
+        Call::ListDir { path } => format!("list_dir {}", short(path)),
+        Call::ReadFile { path, .. } => format!("read_file {}", short(path)),
+        Call::Search { query } => format!("search {}", short(query)),
+        Call::Grep { pattern, .. } => format!("grep {}", short(pattern)),
+        Call::EditFile { path, .. } | Call::EditLine { path, .. } => {
+            format!("edit_file {}, and the edit was kept", short(path.as_deref().unwrap_or_default()))
+        }
+        Call::WriteFile { path, .. } => format!("write_file {}", short(path)),
+        Call::RunCommand { command } => format!("run_command {}", short(command)),
+        Call::RunTests => "run_tests".into(),
+        Call::Finish { .. } => "finish, which the verifier did not accept".into(),
+        Call::ReportImpossible { .. } => "report_impossible".into(),
+    }
 }
 
 const REFUSAL: &str = "That reply was not carried out: ";

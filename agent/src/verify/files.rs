@@ -1,6 +1,7 @@
 //! Which changed file may count, which is a test, and which decides what a test means?
 
 use crate::plan::Plan;
+use crate::test_files::{decides, is_collected, is_test};
 use crate::workspace::Change;
 
 /// What a changed file is to the verifier.
@@ -14,79 +15,6 @@ pub enum Kind {
     Means,
 }
 
-/// File names that decide how tests are found, run or reported, wherever they lie.
-const MEANS_NAMES: &[&str] = &[
-    "conftest.py",
-    "sitecustomize.py",
-    "usercustomize.py",
-    // In the root they stand before the real ones.
-    "unittest.py",
-    "pytest.py",
-    "pytest.ini",
-    ".pytest.ini",
-    "tox.ini",
-    "noxfile.py",
-    ".coveragerc",
-    "Makefile",
-    "makefile",
-    "GNUmakefile",
-    "justfile",
-    "Justfile",
-    ".justfile",
-    "Taskfile.yml",
-    "build.rs",
-    "rust-toolchain",
-    "rust-toolchain.toml",
-    ".gitignore",
-    ".gitattributes",
-    "go.work",
-    "mvnw",
-    "gradlew",
-    ".npmrc",
-    ".mocharc",
-    ".env",
-    ".cargo-ok",
-];
-/// The beginning of such names.
-const MEANS_STARTS: &[&str] =
-    &["jest.config.", "jest.setup.", "vitest.config.", "vitest.workspace.", "vite.config.", "karma.conf.", ".mocharc."];
-/// Their ends.
-const MEANS_ENDS: &[&str] = &[".pth", ".egg-link", ".gradle", ".gradle.kts"];
-/// Directories in which everything does.
-const MEANS_DIRS: &[&str] = &[
-    ".cargo",
-    ".config",
-    ".mvn",
-    ".github",
-    ".gitlab",
-    ".circleci",
-    ".buildkite",
-    ".ci",
-    ".venv",
-    "venv",
-    "node_modules",
-    "target",
-    ".tox",
-    ".nox",
-    "__pycache__",
-    ".git",
-    ".cloister",
-    ".eggs",
-];
-/// Directories that hold tests or what they compare with.
-const TEST_DIRS: &[&str] = &[
-    "tests",
-    "test",
-    "__tests__",
-    "__snapshots__",
-    "snapshots",
-    "golden",
-    "goldens",
-    "testdata",
-    "fixtures",
-    "spec",
-    "e2e",
-];
 /// How a module begins that only tests import.
 const TEST_MODULES: &[&str] = &["testutil", "testhelper", "testlib", "fixtures"];
 /// Words in the name of a file that a test compares with.
@@ -95,23 +23,20 @@ const RECORDED: &[&str] = &["golden", "expected", "snapshot", "approved", "basel
 /// What this path is.
 pub fn kind(path: &str, plan: Option<&Plan>) -> Kind {
     let name = path.rsplit('/').next().unwrap_or(path);
-    let dirs = || path.split('/').rev().skip(1);
     let (stem, suffix) = name.rsplit_once('.').unwrap_or((name, ""));
-    let starts = MEANS_STARTS.iter().any(|start| name.starts_with(start));
-    let ends = MEANS_ENDS.iter().any(|end| name.ends_with(end));
-    if MEANS_NAMES.contains(&name) || starts || ends || dirs().any(|dir| MEANS_DIRS.contains(&dir)) {
+    if decides(path) {
         return Kind::Means;
     }
     // What the test command itself names: a script, an interpreter.
-    if plan.is_some_and(|plan| plan.argv.iter().any(|word| word.trim_start_matches("./") == path)) && !is_test(name) {
+    if plan.is_some_and(|plan| plan.argv.iter().any(|word| word.trim_start_matches("./") == path))
+        && !is_collected(path)
+    {
         return Kind::Means;
     }
     let recorded = suffix == "snap" || (!is_code(suffix) && RECORDED.iter().any(|word| stem.contains(word)));
     let helps = is_code(suffix) && TEST_MODULES.iter().any(|start| stem.starts_with(start));
-    if is_test(name) || recorded || helps || dirs().any(|dir| TEST_DIRS.contains(&dir)) {
-        return Kind::Test;
-    }
-    if plan.is_some_and(|plan| plan.protects(path)) { Kind::Test } else { Kind::Source }
+    let named = plan.is_some_and(|plan| plan.protects(path));
+    if is_test(path) || recorded || helps || named { Kind::Test } else { Kind::Source }
 }
 
 fn is_code(suffix: &str) -> bool {
@@ -121,19 +46,10 @@ fn is_code(suffix: &str) -> bool {
     )
 }
 
-/// Is this the name of a file that a runner collects?
-pub fn is_test(name: &str) -> bool {
-    let name = name.rsplit('/').next().unwrap_or(name);
-    let (stem, suffix) = name.rsplit_once('.').unwrap_or((name, ""));
-    match suffix {
-        "py" => stem.starts_with("test_") || stem.ends_with("_test") || stem == "test" || stem == "tests",
-        "go" => stem.ends_with("_test"),
-        "js" | "ts" | "jsx" | "tsx" | "mjs" | "cjs" | "mts" | "cts" => {
-            stem.ends_with(".test") || stem.ends_with(".spec")
-        }
-        "java" | "kt" => stem.ends_with("Test") || stem.ends_with("Tests") || stem.ends_with("IT"),
-        _ => false,
-    }
+/// A module of tests beside the code of a crate that is new: a source file names it, and without it nothing compiles.
+fn is_needed(change: &Change) -> bool {
+    let in_source = change.path.starts_with("src/") || change.path.contains("/src/");
+    change.before.is_none() && in_source && change.path.ends_with(".rs")
 }
 
 /// What running the tests leaves behind; nobody's change.
@@ -165,7 +81,8 @@ pub fn sort(changes: Vec<Change>, plan: Option<&Plan>, writable: impl Fn(&str) -
         }
         match kind(&change.path, plan) {
             Kind::Means => sorted.dropped.push(change.path),
-            Kind::Test if super::weaker::still_says(&change) => sorted.tests.push(change),
+            Kind::Test if is_needed(&change) => sorted.source.push(change),
+            Kind::Test if super::tests_diff::still_says(&change) => sorted.tests.push(change),
             Kind::Test => sorted.dropped.push(change.path),
             Kind::Source => {
                 let (change, put_back) = super::restore::sections(change);

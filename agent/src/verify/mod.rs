@@ -9,11 +9,12 @@ mod cases;
 mod checks;
 mod claims;
 mod files;
+mod planted;
 mod python;
 mod restore;
 mod review;
 mod sealed;
-mod weaker;
+pub mod tests_diff;
 
 use crate::code::Code;
 use crate::gate::{Access, Policy, Verdict};
@@ -181,7 +182,7 @@ fn climb(trial: &Trial<'_>, sorted: &mut files::Sorted, report: &mut Report) -> 
             return Ok(());
         }
         sealed::tidy(&mut *view, Some(plan))?;
-        for rung in sealed::climb(trial, plan, &mut *view)? {
+        for rung in sealed::climb(trial, plan, &mut *view, &sorted.source)? {
             if !report.rung(rung) {
                 return Ok(());
             }
@@ -225,7 +226,7 @@ fn own_tests(
 
 /// The test files of a view that holds no test of the agent's.
 fn base_tests(view: &dyn Workspace) -> Result<Vec<(String, Vec<u8>)>, WorkspaceError> {
-    let paths = view.walk()?.into_iter().filter(|path| files::is_test(path)).take(TEST_FILES_MAX);
+    let paths = view.walk()?.into_iter().filter(|path| crate::test_files::is_collected(path)).take(TEST_FILES_MAX);
     Ok(paths.filter_map(|path| view.read(&path).ok().map(|bytes| (path, bytes))).collect())
 }
 

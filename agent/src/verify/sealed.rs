@@ -3,10 +3,13 @@
 //! A fresh view of the base, the sources of the change on top, and nothing else that the agent wrote. Each test of the base
 //! must report exactly once that it passed; the base alone must have failed, or the tests prove nothing about the change.
 
+use super::cases::count;
 use super::files::{self, Kind, is_litter};
+use super::planted::{self, Plants};
 use super::python::{Runner, Told};
-use super::{Mark, Rung, Trial};
+use super::{Mark, Rung, Trial, checks};
 use crate::plan::Plan;
+use crate::test_files::is_collected;
 use crate::tests_run::TestRun;
 use crate::workspace::{Change, Command, Ended, Workspace, WorkspaceError};
 use std::collections::{BTreeMap, BTreeSet};
@@ -24,6 +27,8 @@ pub struct Run {
     pub tests: TestRun,
     /// What the tests reported, where the runner is one of Python's.
     pub told: Option<Told>,
+    /// All that the command printed.
+    pub said: String,
     /// Files of the base that decide about tests and that the run itself changed.
     altered: BTreeSet<String>,
 }
@@ -80,39 +85,55 @@ pub fn run(
             if told.late {
                 tests.ended = format!("killed: still running after {seconds} s");
             }
-            reported = Some((tests, Some(told)));
+            reported = Some((tests, Some(told), ran));
         }
     }
-    let (tests, told) = match reported {
+    let (tests, told, ran) = match reported {
         Some(reported) => reported,
         None => {
-            let ran = view.run(&Command { argv: verbose(&plan.argv), ..plan.command() }, cancel)?;
-            (TestRun::read(&plan.argv, &ran), None)
+            let seconds_max = std::time::Duration::from_secs(seconds);
+            let ran = view.run(&Command { argv: asked(&plan.argv), seconds_max, ..plan.command() }, cancel)?;
+            (TestRun::read(&plan.argv, &ran), None, ran)
         }
     };
     let altered = view.changes()?.into_iter().filter(|change| change.before.is_some() && !is_litter(&change.path));
     let altered =
         altered.filter(|change| files::kind(&change.path, Some(plan)) != Kind::Source).map(|change| change.path);
     let altered = altered.filter(|path| !before.remove(path)).collect();
-    Ok(Run { tests, told, altered })
+    Ok(Run { tests, told, said: String::from_utf8_lossy(&ran.output).into_owned(), altered })
 }
 
-/// `go test` names the tests that pass only when asked.
-fn verbose(argv: &[String]) -> Vec<String> {
+/// The command so that it names its tests: `go test` does only when asked; node's runner in its form for machines marks
+/// what the tests print, so that it cannot be taken for a report.
+fn asked(argv: &[String]) -> Vec<String> {
     let mut argv = argv.to_vec();
-    if argv.len() >= 2
-        && argv[0] == "go"
-        && argv[1] == "test"
-        && !argv.iter().any(|word| word == "-v" || word == "-json")
-    {
-        argv.insert(2, "-v".into());
-    }
+    let has = |start: &str| argv.iter().any(|word| word.starts_with(start));
+    let program = argv.first().and_then(|word| word.rsplit('/').next());
+    let (at, option) = match program {
+        Some("go") if argv.get(1).is_some_and(|word| word == "test") && !has("-v") && !has("-json") => (2, "-v"),
+        Some("node") if argv.get(1).is_some_and(|word| word == "--test") && !has("--test-reporter") => {
+            (2, "--test-reporter=tap")
+        }
+        _ => return argv,
+    };
+    argv.insert(at, option.into());
     argv
 }
 
 /// Climbs the two rungs of the tests: those that mattered, then all of them. The last rung is the failure, if there is one.
-pub fn climb(trial: &Trial<'_>, plan: &Plan, view: &mut dyn Workspace) -> Result<Vec<Rung>, WorkspaceError> {
+/// `source` is the change that the view holds.
+pub fn climb(
+    trial: &Trial<'_>,
+    plan: &Plan,
+    view: &mut dyn Workspace,
+    source: &[Change],
+) -> Result<Vec<Rung>, WorkspaceError> {
     let runner = Runner::of(&plan.argv);
+    // Before any code of the change runs.
+    let plants = match runner {
+        Some(_) => Err("the tests report on a channel of their own"),
+        None => planted::choose(view, plan, &asked(&plan.argv), trial.cancel)?,
+    };
     let sealed = run(view, plan, runner.as_ref(), plan.seconds_max, trial.cancel)?;
     if !sealed.tests.passed {
         return Ok(vec![Rung::new("tests", Mark::Failed, failure(trial, &sealed))]);
@@ -124,10 +145,48 @@ pub fn climb(trial: &Trial<'_>, plan: &Plan, view: &mut dyn Workspace) -> Result
         let base = base_run(trial, plan, runner.as_ref())?;
         return Ok(by_report(told, &sealed, &base));
     }
-    match trial.base {
-        Some(base) => Ok(by_output(&sealed.tests, base)),
-        None => Ok(by_output(&sealed.tests, &base_run(trial, plan, None)?.tests)),
+    // A base that ran without naming its tests runs again.
+    let named = |base: &&TestRun| asked(&plan.argv) == plan.argv || count(&base.cases, true).len() > 0;
+    let base = match trial.base.filter(named) {
+        Some(base) => base.clone(),
+        None => base_run(trial, plan, None)?.tests,
+    };
+    let mut rungs = by_output(&sealed.tests, &base);
+    if let Some(rung) = rungs.last_mut().filter(|rung| rung.mark == Mark::Passed) {
+        let said = match plants {
+            Ok(plants) => with_plants(trial, plan, &sealed, &plants, source)?,
+            Err(why) => Ok(format!("nothing was planted: {why}")),
+        };
+        match said {
+            Ok(said) => rung.detail += &format!("; {said}"),
+            Err(why) => *rung = Rung::new("tests", Mark::Failed, format!("`{}`: {why}", sealed.tests.command)),
+        }
     }
+    Ok(rungs)
+}
+
+/// Runs the tests with others that must fail; the inner error is why the run without them is not to be believed.
+fn with_plants(
+    trial: &Trial<'_>,
+    plan: &Plan,
+    sealed: &Run,
+    plants: &Plants,
+    source: &[Change],
+) -> Result<Result<String, String>, WorkspaceError> {
+    let mut view = match open(trial.workspace, source.iter())? {
+        Ok(view) => view,
+        Err(why) => return Ok(Err(why)),
+    };
+    plants.plant(&mut *view)?;
+    // With a deadline of its own, as in the run without plants.
+    let built = checks::build(&mut *view, plan, trial.cancel)?;
+    if built.mark == Mark::Failed {
+        return Ok(Err(format!("with planted tests it does not build: {}", built.detail)));
+    }
+    let ran = view.run(&plants.command(plan), trial.cancel)?;
+    let said = String::from_utf8_lossy(&ran.output).into_owned();
+    let run = Run { tests: TestRun::read(&plan.argv, &ran), told: None, said, altered: BTreeSet::new() };
+    Ok(plants.judge(sealed, &run).map(|count| format!("planted tests failed as they must: {count}")))
 }
 
 /// The base once more, in a view of its own: which tests there are, and how they end without the change.
@@ -233,40 +292,51 @@ fn mattered(red: &BTreeSet<&String>, base_passed: bool, held: impl Fn(&str) -> b
     Rung::new("mattered", Mark::Passed, what)
 }
 
-/// Judges by the exit status and by what the runner printed, which the code under test can print too.
+/// Judges by the exit status and by what the runner printed, which the code under test can print too: a name that reports
+/// more often than there were tests of it, or both ends, is such a line.
 fn by_output(sealed: &TestRun, base: &TestRun) -> Vec<Rung> {
-    let count = |run: &TestRun| {
-        let mut passed: BTreeMap<String, usize> = BTreeMap::new();
-        for case in run.cases.iter().filter(|case| case.passed == Some(true)) {
-            *passed.entry(case.name.clone()).or_default() += 1;
-        }
-        passed
-    };
-    let (was, is) = (count(base), count(sealed));
-    let failed: BTreeSet<&String> =
-        base.cases.iter().filter(|case| case.passed == Some(false)).map(|case| &case.name).collect();
-    let mut rungs = vec![mattered(&failed, base.passed, |id| is.contains_key(id))];
+    let [was, is] = [base, sealed].map(|run| count(&run.cases, true));
+    let [failed, fails] = [base, sealed].map(|run| count(&run.cases, false));
+    let red: BTreeSet<String> = failed.keys().map(|name| (*name).to_owned()).collect();
+    let mut rungs = vec![mattered(&red.iter().collect(), base.passed, |id| is.contains_key(id))];
     if rungs[0].mark == Mark::Failed {
         return rungs;
     }
-    let missing: BTreeSet<String> = was
-        .iter()
-        .filter(|(name, count)| is.get(*name).is_none_or(|now| now < count))
-        .map(|(name, _)| name.clone())
-        .collect();
+    let of = |counts: &BTreeMap<&str, usize>, name: &str| counts.get(name).copied().unwrap_or(0);
+    let names = |wrong: &dyn Fn(&str) -> bool| -> BTreeSet<String> {
+        let names = was.keys().chain(failed.keys()).chain(is.keys()).filter(|name| wrong(name));
+        names.map(|name| (*name).to_owned()).collect()
+    };
+    let missing = names(&|name| of(&is, name) < of(&was, name));
+    // Examples of the documentation have one name for all that stand at one item; what is new has no count to hold it to.
+    let known = |name: &str| of(&was, name) + of(&failed, name);
+    let twice = names(&|name| !name.contains(".rs - ") && known(name) > 0 && of(&is, name) > known(name));
+    // Of a base that passed with such lines they are what a test prints.
+    let torn = |name: &str| of(&is, name) > 0 && of(&fails, name) > 0;
+    let usual = |name: &str| base.passed && of(&was, name) > 0 && of(&failed, name) >= of(&fails, name);
+    let both = names(&|name| torn(name) && !usual(name));
+    let trouble = [
+        (missing, "passed before and does not report now"),
+        (twice, "did not report exactly once"),
+        (both, "reported that it passed and that it failed"),
+    ];
     let before = format!("; before the change: {}", base.summary());
     let command = &sealed.command;
-    rungs.push(if sealed.ran == Some(0) {
-        Rung::new("tests", Mark::Failed, format!("`{command}` in a fresh box: no test ran{before}"))
-    } else if !missing.is_empty() {
-        Rung::new(
-            "tests",
-            Mark::Failed,
-            format!("`{command}` in a fresh box: passed before and do not report now: {}", some(&missing)),
-        )
-    } else {
-        let how = if was.is_empty() && failed.is_empty() { "by its exit status alone" } else { "by what it printed" };
-        Rung::new("tests", Mark::Passed, format!("`{command}` in a fresh box: {} ({how}){before}", sealed.summary()))
+    let failure = |what: String| Rung::new("tests", Mark::Failed, format!("`{command}` in a fresh box: {what}"));
+    let fewer = base.ran.zip(sealed.ran).filter(|(was, is)| is < was);
+    rungs.push(match (sealed.ran, trouble.iter().find(|(names, _)| !names.is_empty()), fewer) {
+        (Some(0), _, _) => failure(format!("no test ran{before}")),
+        (_, Some((names, what)), _) => failure(format!("{}: {what}", some(names))),
+        (_, _, Some((was, is))) => failure(format!("{is} tests ran, before the change {was}")),
+        _ => {
+            let unnamed = was.is_empty() && failed.is_empty() && is.is_empty();
+            let how = if unnamed { "by its exit status alone" } else { "by what it printed" };
+            Rung::new(
+                "tests",
+                Mark::Passed,
+                format!("`{command}` in a fresh box: {} ({how}){before}", sealed.summary()),
+            )
+        }
     });
     rungs
 }
@@ -296,7 +366,7 @@ pub fn extra(trial: &Trial<'_>, plan: &Plan, sorted: &files::Sorted) -> Result<E
         Ok(view) => view,
         Err(summary) => return Ok(Extra { files, summary, passed: false }),
     };
-    let collected: Vec<&str> = files.iter().map(String::as_str).filter(|file| files::is_test(file)).collect();
+    let collected: Vec<&str> = files.iter().map(String::as_str).filter(|file| is_collected(file)).collect();
     let runner = Runner::of(&plan.argv);
     let runner = runner.map(|runner| if collected.is_empty() { runner } else { runner.only(&collected) });
     let run = run(&mut *view, plan, runner.as_ref(), plan.seconds_max, trial.cancel)?;

@@ -223,3 +223,38 @@ fn the_end_is_told_to_hooks_and_nothing_changes_it() {
     assert_eq!(played.kinds[hook - 1], "job", "that it runs is in the log before");
     assert_eq!((played.log[hook - 1].body["hook"].as_str(), hook), (Some("h-SessionEnd"), played.kinds.len() - 2));
 }
+
+/// A session whose second call does not fit, with a hook that is asked before the conversation is shortened.
+fn crowded(guard: Program) -> Played {
+    let long = format!("{CODE}{}", "# a line of a long file\n".repeat(40));
+    let stage = || Stage::new(&[("code.py", &long)], &[READ, READ, FIX]);
+    let roomy = stage().play();
+    let mut stage = stage();
+    stage.context_bytes_max = size(&roomy.asked[1]) - 1;
+    stage.hooks = hooks(&[hook("PreCompact", "auto")]);
+    stage.workspace.programs.insert("guard", guard);
+    stage.play()
+}
+
+#[test]
+fn a_conversation_that_no_longer_fits_is_shortened_when_the_hooks_agree() {
+    let played = crowded(|command| {
+        assert_eq!(input(command)["trigger"], "auto");
+        ran(0, "", "")
+    });
+    assert!(played.kinds.contains(&"compacted".to_owned()), "{:?}", played.kinds);
+    let second = &played.asked[1].messages;
+    assert_eq!(second.len(), 2, "the look is left out");
+    assert!(second[1].content.contains("read_file code.py"), "and named");
+}
+
+#[test]
+fn a_hook_that_keeps_the_conversation_whole_ends_the_session() {
+    let played = crowded(|_| ran(2, "", "nothing may be forgotten"));
+    assert!(!played.kinds.contains(&"compacted".to_owned()));
+    assert!(
+        matches!(&played.finished.ending, Ending::Blocked { why, .. } if why.contains("nothing may be forgotten")),
+        "{:?}",
+        played.finished.ending
+    );
+}

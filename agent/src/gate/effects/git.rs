@@ -17,6 +17,10 @@ pub(super) fn git(words: &[Word]) -> Vec<Effect> {
         "push" if rest[1..].iter().any(|w| w.text.starts_with(['+', ':'])) => {
             unclear("this push overwrites or deletes what others have")
         }
+        "fetch" | "pull" if rest[1..].iter().any(|w| w.text.starts_with('+')) => {
+            unclear("this overwrites a branch of the repository")
+        }
+        "symbolic-ref" if operands(rest, &["-m"]).len() > 1 => unclear("git moving HEAD to another branch"),
         "restore" if !only_unstages(&rest[1..]) => loses(rest),
         "checkout" if names_paths(&rest[1..]) => loses(rest),
         _ if rest.iter().any(|w| w.text.starts_with("ext::")) => unclear("git running another program as a remote"),

@@ -3,8 +3,9 @@
 //! Errs towards finding too much: of a wrapper (`env`, `sudo`, `xargs`, ..) every word after the first may begin a
 //! command, and where another shell is started every text may be its script.
 
-use tree_sitter::{Node, Tree};
+use tree_sitter::Node;
 
+use super::tree::{Grammar, Source};
 use super::{Access, DEPTH_MAX, Doubt, PARTS_MAX, Word, tree, unwrap};
 
 /// Programs that run the program named by their arguments.
@@ -60,10 +61,10 @@ pub(super) struct Found {
 
 /// Everything in the script and in the scripts inside it. A text inside that cannot be read leaves a doubt, and
 /// the search goes on: a named danger says more than a doubt.
-pub(super) fn find(script: &str, tree: &Tree) -> Found {
+pub(super) fn find(source: &Source, grammar: &mut Grammar) -> Found {
     let mut found = Found::default();
     let mut waiting = Vec::new();
-    match one_script(script, tree, &mut found) {
+    match one_script(source, &mut found) {
         Ok(inner) => waiting.extend(inner.into_iter().map(|text| (text, 1))),
         Err(doubt) => found.doubt = Some(doubt),
     }
@@ -73,7 +74,7 @@ pub(super) fn find(script: &str, tree: &Tree) -> Found {
         let read = match (depth > DEPTH_MAX, scripts > PARTS_MAX) {
             (true, _) => Err(Doubt::TooDeep),
             (_, true) => Err(Doubt::TooManyParts),
-            _ => tree::parse(&script).and_then(|tree| one_script(&script, &tree, &mut found)),
+            _ => grammar.parse(&script).and_then(|source| one_script(&source, &mut found)),
         };
         match read {
             Ok(inner) => waiting.extend(inner.into_iter().map(|text| (text, depth + 1))),
@@ -87,17 +88,17 @@ pub(super) fn find(script: &str, tree: &Tree) -> Found {
 }
 
 /// Adds what stands in one script; returns the texts that may be scripts themselves.
-fn one_script(script: &str, tree: &Tree, found: &mut Found) -> Result<Vec<String>, Doubt> {
+fn one_script(source: &Source, found: &mut Found) -> Result<Vec<String>, Doubt> {
     let mut commands = Vec::new();
     let mut bodies = Vec::new();
-    for node in tree::preorder(tree) {
+    for node in tree::preorder(&source.tree) {
         match node.kind() {
-            "command" => commands.push(tree::words(node, script)),
+            "command" => commands.push(tree::words(node, source)),
             // `export`, `declare`, `unset`, `[`: builtins that the grammar knows by name.
-            "declaration_command" | "unset_command" | "test_command" => commands.push(tree::words(node, script)),
-            "file_redirect" => commands.extend(redirect(node, script, &mut found.redirects)),
-            "heredoc_body" => bodies.push(script[node.byte_range()].to_owned()),
-            "herestring_redirect" => bodies.extend(tree::children(node).last().map(|n| tree::literal(*n, script).text)),
+            "declaration_command" | "unset_command" | "test_command" => commands.push(tree::words(node, source)),
+            "file_redirect" => commands.extend(redirect(node, source, &mut found.redirects)),
+            "heredoc_body" => bodies.push(source.text(node).to_owned()),
+            "herestring_redirect" => bodies.extend(tree::children(node).last().map(|n| tree::literal(*n, source).text)),
             _ => {}
         }
         if found.commands.len() + commands.len() > PARTS_MAX {
@@ -159,9 +160,9 @@ fn looks_like_script(text: &str) -> bool {
 
 /// Notes the file of a redirection. The grammar takes the words that follow it for more files, though to bash they
 /// are a command's words: these are returned.
-fn redirect(node: Node<'_>, script: &str, redirects: &mut Vec<(Access, Word)>) -> Option<Vec<Word>> {
+fn redirect(node: Node<'_>, source: &Source, redirects: &mut Vec<(Access, Word)>) -> Option<Vec<Word>> {
     let mut cursor = node.walk();
-    let mut targets = node.children_by_field_name("destination", &mut cursor).map(|n| tree::literal(n, script));
+    let mut targets = node.children_by_field_name("destination", &mut cursor).flat_map(|n| source.literals(n));
     let operator = tree::children(node).into_iter().find(|n| !n.is_named()).map(|n| n.kind());
     let access = if operator == Some("<") || operator == Some("<&") { Access::Read } else { Access::Write };
     if let Some(target) = targets.next() {

@@ -5,6 +5,7 @@
 //! tree-sitter must agree on them. The other finds: every literal command anywhere in the tree, in substitutions,
 //! behind wrappers and in the text given to another shell. Doubt in either is a [`Doubt`], and the gate denies it.
 
+mod elide;
 mod find;
 mod lex;
 mod prove;
@@ -14,6 +15,7 @@ mod unwrap;
 mod word;
 
 use super::Access;
+use tree::Grammar;
 
 pub(super) use search::{found_by_find, roots};
 pub(super) use unwrap::{program, unversioned};
@@ -65,7 +67,7 @@ pub(super) struct Proven {
 }
 
 /// A script that was read.
-#[derive(Debug)]
+#[derive(Debug, PartialEq, Eq)]
 pub(super) struct Script {
     /// Every command found anywhere, none of them empty. A superset of what is proven.
     pub found: Vec<Vec<Word>>,
@@ -80,15 +82,19 @@ pub(super) struct Script {
 impl Script {
     /// Reads a script. Total: what cannot be read is a doubt.
     pub(super) fn read(command: &str) -> Script {
-        let tree = match tree::parse(command) {
-            Ok(tree) => tree,
+        Script::read_with(command, &mut Grammar::new())
+    }
+
+    fn read_with(command: &str, grammar: &mut Grammar) -> Script {
+        let source = match grammar.parse(command) {
+            Ok(source) => source,
             Err(doubt) => return Script { found: vec![], wrapped: vec![], redirects: vec![], proven: Err(doubt) },
         };
-        let found = find::find(command, &tree);
+        let found = find::find(&source, grammar);
         let proven = match found.doubt {
             Some(doubt) => Err(doubt),
-            None => prove::prove(command, &tree).and_then(|parts| {
-                let inner = unwrap::started(&parts)?;
+            None => prove::prove(&source).and_then(|parts| {
+                let inner = unwrap::started(&parts, grammar)?;
                 Ok(Proven { parts, inner })
             }),
         };
@@ -103,6 +109,8 @@ pub(super) enum Doubt {
     TooLong,
     #[error("it has more than {PARTS_MAX} parts")]
     TooManyParts,
+    #[error("it has more words, quotes and expansions than are read in one command")]
+    TooManyWords,
     #[error("it starts shells inside shells more than {DEPTH_MAX} deep")]
     TooDeep,
     #[error("it contains control or invisible characters")]
@@ -119,7 +127,7 @@ impl Doubt {
     /// What to write instead.
     pub(super) fn instead(&self) -> String {
         match self {
-            Doubt::TooLong | Doubt::TooManyParts => "run fewer, shorter commands, one at a time".into(),
+            Doubt::TooLong | Doubt::TooManyParts | Doubt::TooManyWords => "run fewer, shorter commands, one at a time".into(),
             Doubt::Syntax => "write one plain command and close every quote".into(),
             _ => "write plain words, joined by && or | if needed, without $, backquotes, parentheses, braces, & or redirection; \
                   to change a file use edit_file or write_file"
@@ -127,3 +135,6 @@ impl Doubt {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

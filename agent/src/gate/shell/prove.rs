@@ -1,17 +1,18 @@
 //! Which commands run, for certain, when bash is given this script?
 
-use tree_sitter::{Node, Tree};
+use tree_sitter::Node;
 
+use super::tree::Source;
 use super::word::is_plain_parameter;
 use super::{Access, Doubt, PARTS_MAX, Part, Word, lex, tree};
 
 /// The commands of a plain script. Both readers must agree on every word.
-pub(super) fn prove(script: &str, tree: &Tree) -> Result<Vec<Part>, Doubt> {
-    let parts = lex::lex(script)?;
+pub(super) fn prove(source: &Source) -> Result<Vec<Part>, Doubt> {
+    let parts = lex::lex(&source.script)?;
     if parts.len() > PARTS_MAX {
         return Err(Doubt::TooManyParts);
     }
-    let seen = Seen::of_tree(script, tree)?;
+    let seen = Seen::of_tree(source)?;
     if seen.sorted() == Seen::of_parts(&parts).sorted() { Ok(parts) } else { Err(Doubt::Disagree) }
 }
 
@@ -45,9 +46,9 @@ impl Seen {
         seen
     }
 
-    fn of_tree(script: &str, tree: &Tree) -> Result<Seen, Doubt> {
+    fn of_tree(source: &Source) -> Result<Seen, Doubt> {
         let mut seen = Seen::default();
-        let mut stack = vec![tree.root_node()];
+        let mut stack = vec![source.tree.root_node()];
         while let Some(node) = stack.pop() {
             match node.kind() {
                 "program"
@@ -63,22 +64,22 @@ impl Seen {
                 | "command_substitution" => {
                     stack.extend(tree::children(node));
                     if node.kind() == "command" {
-                        seen.commands.push(tree::words(node, script));
+                        seen.commands.push(tree::words(node, source));
                     }
                 }
                 // A dollar that expands nothing stands in it without a name.
                 "string" => stack.extend(tree::children(node).into_iter().filter(|c| c.is_named())),
                 // `[[` evaluates more than words, so it stays refused.
                 "test_command" => {
-                    seen.commands.push(tree::words(node, script));
+                    seen.commands.push(tree::words(node, source));
                     stack.extend(tree::children(node));
                 }
                 "variable_assignment" => {
-                    seen.assigned.push(assigned(node, script)?);
+                    seen.assigned.push(assigned(node, source)?);
                     stack.extend(tree::children(node));
                 }
-                "expansion" if is_plain_expansion(node, script) => {}
-                "file_redirect" => seen.redirects.extend(redirect(node, script)?),
+                "expansion" if is_plain_expansion(node, source) => {}
+                "file_redirect" => seen.redirects.extend(redirect(node, source)?),
                 "herestring_redirect" => {
                     seen.inputs += 1;
                     stack.extend(tree::children(node));
@@ -100,27 +101,27 @@ impl Seen {
 }
 
 /// `NAME=value`, not `NAME+=value`, not an array.
-fn assigned(node: Node<'_>, script: &str) -> Result<(String, Word), Doubt> {
+fn assigned(node: Node<'_>, source: &Source) -> Result<(String, Word), Doubt> {
     let refused = || Doubt::Construct("an unusual assignment".into());
     let name = node.child_by_field_name("name").filter(|n| n.kind() == "variable_name").ok_or_else(refused)?;
     let plain = tree::children(node).iter().any(|c| c.kind() == "=");
     let value = node.child_by_field_name("value").filter(|v| v.start_byte() < v.end_byte());
-    let value = value.map_or_else(Word::empty, |v| tree::literal(v, script));
-    if plain { Ok((script[name.byte_range()].to_owned(), value)) } else { Err(refused()) }
+    let value = value.map_or_else(Word::empty, |v| tree::literal(v, source));
+    if plain { Ok((source.text(name).to_owned(), value)) } else { Err(refused()) }
 }
 
-fn is_plain_expansion(node: Node<'_>, script: &str) -> bool {
-    let inner = script[node.byte_range()].strip_prefix("${").and_then(|inner| inner.strip_suffix('}'));
+fn is_plain_expansion(node: Node<'_>, source: &Source) -> bool {
+    let inner = source.text(node).strip_prefix("${").and_then(|inner| inner.strip_suffix('}'));
     inner.is_some_and(is_plain_parameter)
 }
 
 /// The file of a redirection; none for `2>&1` and /dev/null.
-fn redirect(node: Node<'_>, script: &str) -> Result<Option<(Access, Word)>, Doubt> {
+fn redirect(node: Node<'_>, source: &Source) -> Result<Option<(Access, Word)>, Doubt> {
     let mut cursor = node.walk();
     let targets: Vec<_> = node.children_by_field_name("destination", &mut cursor).collect();
     let operator = tree::children(node).into_iter().find(|n| !n.is_named()).map(|n| n.kind());
     let [target] = targets[..] else { return Err(Doubt::Construct("words after a redirection".into())) };
-    let word = tree::literal(target, script);
+    let word = tree::literal(target, source);
     match operator {
         Some(">&") if word.text == "1" || word.text == "2" => Ok(None),
         Some(">" | ">>" | "&>" | "&>>" | ">|") if word.text == "/dev/null" => Ok(None),

@@ -1,36 +1,124 @@
 //! What does tree-sitter see in a script?
 
+use std::collections::HashMap;
 use std::ops::ControlFlow;
+use std::rc::Rc;
 
 use tree_sitter::{Node, ParseOptions, Parser, Tree};
 
+use super::elide::Shorter;
 use super::{COMMAND_BYTES_MAX, Doubt, Word};
 use crate::text::is_invisible;
 
-/// The parser reports its progress every hundred operations; far more than any honest script of the permitted
-/// length needs.
-const PARSE_REPORTS_MAX: usize = 20_000;
+/// The parser reports its progress every hundred operations, and a report is about a tenth of a millisecond. One
+/// command and all scripts inside it share these. 61 piped commands need 24, the longest of the labelled harmless
+/// commands 3 (`honest_commands_stay_far_below_what_the_parser_may_take` prints them).
+pub(super) const PARSE_REPORTS_MAX: usize = 48;
 
-/// The tree of a script without syntax errors.
-pub(super) fn parse(script: &str) -> Result<Tree, Doubt> {
-    if script.len() > COMMAND_BYTES_MAX {
-        return Err(Doubt::TooLong);
+/// A script without syntax errors, and its tree.
+#[derive(Debug)]
+pub(super) struct Source {
+    pub script: String,
+    pub tree: Tree,
+    /// What the tree was made from.
+    shorter: Shorter,
+}
+
+impl Source {
+    /// What stands in the script for a node.
+    pub fn text(&self, node: Node<'_>) -> &str {
+        self.between(node.start_byte(), node.end_byte())
     }
-    if script.chars().any(|c| (c.is_control() && c != '\n' && c != '\t') || is_invisible(c)) {
-        return Err(Doubt::Characters);
+
+    /// What stands in the script between two places of the tree.
+    fn between(&self, from: usize, to: usize) -> &str {
+        self.script.get(self.shorter.in_script(from)..self.shorter.in_script(to)).unwrap_or_default()
     }
-    let mut parser = Parser::new();
-    parser.set_language(&tree_sitter_bash::LANGUAGE.into()).map_err(|_| Doubt::Syntax)?;
-    let mut reports = 0;
-    let mut progress = |_: &_| {
-        reports += 1;
-        if reports > PARSE_REPORTS_MAX { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
-    };
-    let options = ParseOptions::new().progress_callback(&mut progress);
-    let bytes = script.as_bytes();
-    let tree = parser.parse_with_options(&mut |at, _| bytes.get(at..).unwrap_or_default(), None, Some(options));
-    let tree = tree.ok_or(Doubt::Syntax)?;
-    if tree.root_node().has_error() { Err(Doubt::Syntax) } else { Ok(tree) }
+
+    /// The words for which a node stands: mostly one.
+    pub fn literals(&self, node: Node<'_>) -> Vec<Word> {
+        match self.shorter.left_out(&node.byte_range()) {
+            Some(words) => self.script[words].split_ascii_whitespace().map(unquoted).collect(),
+            None => vec![literal(node, self)],
+        }
+    }
+}
+
+/// The parser, and what it has read of one command and of the scripts inside it.
+pub(super) struct Grammar {
+    parser: Parser,
+    /// Reports of progress that may still come.
+    reports_left: usize,
+    /// What of a script the parser is given.
+    shorten: fn(&str) -> Shorter,
+    read: HashMap<String, Result<Rc<Source>, Doubt>>,
+}
+
+impl Grammar {
+    pub fn new() -> Grammar {
+        Grammar { parser: Parser::new(), reports_left: PARSE_REPORTS_MAX, shorten: Shorter::of, read: HashMap::new() }
+    }
+
+    /// One that is given every word.
+    #[cfg(test)]
+    pub fn whole() -> Grammar {
+        Grammar { shorten: Shorter::none, ..Grammar::boundless() }
+    }
+
+    /// One that takes its time.
+    #[cfg(test)]
+    pub fn boundless() -> Grammar {
+        Grammar { reports_left: usize::MAX, ..Grammar::new() }
+    }
+
+    /// How often a boundless one has reported progress.
+    #[cfg(test)]
+    pub fn reports(&self) -> usize {
+        usize::MAX - self.reports_left
+    }
+
+    /// The tree of a script without syntax errors.
+    pub fn parse(&mut self, script: &str) -> Result<Rc<Source>, Doubt> {
+        if let Some(read) = self.read.get(script) {
+            return read.clone();
+        }
+        let source = self.parsed(script).map(Rc::new);
+        self.read.insert(script.to_owned(), source.clone());
+        source
+    }
+
+    fn parsed(&mut self, script: &str) -> Result<Source, Doubt> {
+        if script.len() > COMMAND_BYTES_MAX {
+            return Err(Doubt::TooLong);
+        }
+        if script.chars().any(|c| (c.is_control() && c != '\n' && c != '\t') || is_invisible(c)) {
+            return Err(Doubt::Characters);
+        }
+        self.parser.set_language(&tree_sitter_bash::LANGUAGE.into()).map_err(|_| Doubt::Syntax)?;
+        let shorter = (self.shorten)(script);
+        // A parse that is too short for a report is not free either.
+        self.reports_left = self.reports_left.checked_sub(1).ok_or(Doubt::TooManyWords)?;
+        let left = &mut self.reports_left;
+        let mut progress = |_: &_| match left.checked_sub(1) {
+            Some(less) => {
+                *left = less;
+                ControlFlow::Continue(())
+            }
+            None => ControlFlow::Break(()),
+        };
+        let options = ParseOptions::new().progress_callback(&mut progress);
+        let bytes = shorter.text.as_bytes();
+        let tree =
+            self.parser.parse_with_options(&mut |at, _| bytes.get(at..).unwrap_or_default(), None, Some(options));
+        let Some(tree) = tree else {
+            self.parser.reset();
+            return Err(Doubt::TooManyWords);
+        };
+        if tree.root_node().has_error() {
+            return Err(Doubt::Syntax);
+        }
+        Ok(Source { script: script.to_owned(), tree, shorter })
+    }
 }
 
 /// Every node, parents before children, in the order of the text. Not recursive: depth is the attacker's choice.
@@ -57,16 +145,16 @@ pub(super) fn children(node: Node<'_>) -> Vec<Node<'_>> {
 }
 
 /// The name and the arguments of a `command`. Assignments before the name and redirections are left out.
-pub(super) fn words(command: Node<'_>, script: &str) -> Vec<Word> {
+pub(super) fn words(command: Node<'_>, source: &Source) -> Vec<Word> {
     let skip = ["variable_assignment", "file_redirect", "herestring_redirect", "heredoc_redirect"];
     if command.kind() == "test_command" {
-        return tested(command, script);
+        return tested(command, source);
     }
-    children(command).into_iter().filter(|n| !skip.contains(&n.kind())).map(|n| literal(n, script)).collect()
+    children(command).into_iter().filter(|n| !skip.contains(&n.kind())).flat_map(|n| source.literals(n)).collect()
 }
 
 /// The words of `[ .. ]`, which to bash is a command like others; the grammar makes expressions of them.
-fn tested(command: Node<'_>, script: &str) -> Vec<Word> {
+fn tested(command: Node<'_>, source: &Source) -> Vec<Word> {
     let mut words = Vec::new();
     let mut stack = vec![command];
     while let Some(node) = stack.pop() {
@@ -77,22 +165,22 @@ fn tested(command: Node<'_>, script: &str) -> Vec<Word> {
             "[" | "]" | "=" | "!=" | "!" => {
                 words.push(Word { text: node.kind().to_owned(), glob: false, known: true });
             }
-            _ => words.push(literal(node, script)),
+            _ => words.push(literal(node, source)),
         }
     }
     words
 }
 
 /// What a node that stands for a word says, as far as it is written out.
-pub(super) fn literal(node: Node<'_>, script: &str) -> Word {
-    let source = &script[node.byte_range()];
+pub(super) fn literal(node: Node<'_>, source: &Source) -> Word {
+    let text = source.text(node);
     match node.kind() {
-        "word" | "number" | "test_operator" if node.child_count() == 0 => unquoted(source),
-        "raw_string" => Word { text: trim(source, "'").to_owned(), glob: false, known: true },
-        "string" => string(node, script),
+        "word" | "number" | "test_operator" if node.child_count() == 0 => unquoted(text),
+        "raw_string" => Word { text: trim(text, "'").to_owned(), glob: false, known: true },
+        "string" => string(node, source),
         // The escapes in $'..' are not read, so it proves nothing.
         "ansi_c_string" | "translated_string" => {
-            let text = source.trim_start_matches('$').trim_matches(['\'', '"']).to_owned();
+            let text = text.trim_start_matches('$').trim_matches(['\'', '"']).to_owned();
             Word { text, glob: false, known: false }
         }
         "concatenation" | "command_name" => {
@@ -101,28 +189,28 @@ pub(super) fn literal(node: Node<'_>, script: &str) -> Word {
                 "concatenation" if node.kind() == "concatenation" => {
                     Word { text: String::new(), glob: false, known: false }
                 }
-                _ => literal(child, script),
+                _ => literal(child, source),
             });
             parts.reduce(join).unwrap_or(Word { text: String::new(), glob: false, known: false })
         }
         // What stands for a found name in `find -exec` and `xargs -I`.
-        "{}" => Word { text: source.to_owned(), glob: false, known: true },
+        "{}" => Word { text: text.to_owned(), glob: false, known: true },
         // Expansions, and punctuation such as `]` at the end of a test.
         _ if node.is_named() => Word { text: String::new(), glob: false, known: false },
-        _ => Word { text: source.to_owned(), glob: false, known: false },
+        _ => Word { text: text.to_owned(), glob: false, known: false },
     }
 }
 
 /// A text in double quotes, with a hole where something is expanded.
-fn string(node: Node<'_>, script: &str) -> Word {
+fn string(node: Node<'_>, source: &Source) -> Word {
     let mut word = Word::empty();
     let mut from = node.start_byte() + 1;
     for hole in children(node).into_iter().filter(|c| c.is_named() && c.kind() != "string_content") {
         word.known = false;
-        word.text += &double_quoted(script.get(from..hole.start_byte()).unwrap_or_default());
+        word.text += &double_quoted(source.between(from, hole.start_byte()));
         from = hole.end_byte();
     }
-    word.text += &double_quoted(script.get(from..node.end_byte().saturating_sub(1)).unwrap_or_default());
+    word.text += &double_quoted(source.between(from, node.end_byte().saturating_sub(1)));
     word
 }
 

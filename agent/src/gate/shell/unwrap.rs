@@ -3,11 +3,14 @@
 //! Exact where [`super::find`] is generous: an option that is not known here is a doubt, because it may take the
 //! next word for its value and so shift which word is the command.
 
-use super::{DEPTH_MAX, Doubt, PARTS_MAX, Part, Word, prove, search, tree};
+use super::tree::Grammar;
+use super::{DEPTH_MAX, Doubt, PARTS_MAX, Part, Word, prove, search};
 
 /// How the arguments of a wrapper are read up to the command that it runs.
 struct Wrapper {
     names: &'static [&'static str],
+    /// The subcommands that run another program; they count as operands. Empty: the program always does.
+    when: &'static [&'static str],
     /// Options that stand alone; `-` at the end of an entry means that a value is glued to it.
     flags: &'static [&'static str],
     /// Options whose value is the next word.
@@ -19,10 +22,15 @@ struct Wrapper {
 }
 
 const fn plain(names: &'static [&'static str]) -> Wrapper {
-    Wrapper { names, flags: &[], valued: &[], operands: 0, assigns: false }
+    Wrapper { names, when: &[], flags: &[], valued: &[], operands: 0, assigns: false }
 }
 
-const WRAPPERS: [Wrapper; 14] = [
+/// `PROGRAM SUBCOMMAND COMMAND`.
+const fn with(names: &'static [&'static str], when: &'static [&'static str]) -> Wrapper {
+    Wrapper { when, operands: 1, ..plain(names) }
+}
+
+const WRAPPERS: [Wrapper; 21] = [
     Wrapper {
         flags: &["-i", "-", "--ignore-environment"],
         valued: &["-u", "--unset"],
@@ -86,13 +94,36 @@ const WRAPPERS: [Wrapper; 14] = [
         ..plain(&["npx", "bunx"])
     },
     Wrapper { flags: &["-n-", "-t", "-d", "-e", "-g"], valued: &["-n"], ..plain(&["watch"]) },
+    Wrapper {
+        flags: &["-a", "-g", "-d", "-v", "-q", "-s", "--call-graph=-", "-e-", "-r-", "-F-"],
+        valued: &["-e", "-r", "-o", "-F", "-C", "-x", "--event", "--repeat", "--output", "--call-graph", "--freq"],
+        ..with(&["perf"], &["stat", "record", "trace", "mem", "c2c", "kvm", "sched", "lock", "kmem"])
+    },
+    Wrapper { flags: &["--install"], operands: 2, ..with(&["rustup"], &["run"]) },
+    Wrapper {
+        flags: &["-y", "--yes", "-q", "--quiet", "-s", "--silent", "--no-install", "--package=-"],
+        valued: &["-p", "--package", "-w", "--workspace"],
+        ..with(&["npm", "pnpm", "yarn", "bun"], &["exec", "x", "dlx"])
+    },
+    Wrapper {
+        flags: &["-q", "-v", "--frozen", "--locked", "--offline", "--no-sync", "--isolated", "--all-extras"],
+        valued: &["-p", "--python", "--with", "--extra", "--group", "--package", "--project", "--directory"],
+        ..with(&["uv"], &["run"])
+    },
+    Wrapper { flags: &["-q"], valued: &["-p", "--python", "--from", "--with"], ..plain(&["uvx"]) },
+    Wrapper {
+        flags: &["-q", "-v", "--quiet", "--no-capture-output", "--live-stream"],
+        valued: &["-n", "--name"],
+        ..with(&["poetry", "pipenv", "pdm", "hatch", "rye", "pixi", "pipx", "conda", "mamba", "micromamba"], &["run"])
+    },
+    with(&["bundle", "rbenv", "pyenv", "asdf"], &["exec"]),
 ];
 
 /// How the names of the programs begin that load others: `/lib64/ld-linux-x86-64.so.2 PROGRAM`.
 const LOADERS: [&str; 4] = ["ld-linux", "ld-musl", "ld.so", "ld64.so"];
 
 /// Programs that run another in a way that is not followed.
-const OPAQUE: [&str; 36] = [
+const OPAQUE: [&str; 44] = [
     "prlimit",
     "numactl",
     "proot",
@@ -129,6 +160,14 @@ const OPAQUE: [&str; 36] = [
     "unbuffer",
     "expect",
     "coproc",
+    "nix-shell",
+    "guix",
+    "direnv",
+    "gosu",
+    "su-exec",
+    "tini",
+    "dumb-init",
+    "rr",
 ];
 
 pub(super) const SHELLS: [&str; 14] =
@@ -148,13 +187,16 @@ enum Starts {
 }
 
 /// Everything that the parts start, and what that starts in turn.
-pub(super) fn started(parts: &[Part]) -> Result<Vec<Part>, Doubt> {
+pub(super) fn started(parts: &[Part], grammar: &mut Grammar) -> Result<Vec<Part>, Doubt> {
     let mut inner = Vec::new();
     let mut waiting: Vec<(Part, usize)> = parts.iter().map(|part| (part.clone(), 0)).collect();
     while let Some((part, depth)) = waiting.pop() {
         let next = match starts(&part)? {
             Starts::Commands(commands) => commands,
-            Starts::Script(script) => prove::prove(&script, &tree::parse(&script)?)?,
+            Starts::Script(script) => {
+                let source = grammar.parse(&script)?;
+                prove::prove(&source)?
+            }
         };
         if depth >= DEPTH_MAX && !next.is_empty() {
             return Err(Doubt::TooDeep);
@@ -184,7 +226,8 @@ fn starts(part: &Part) -> Result<Starts, Doubt> {
     if let Some(script) = shell_script(words)? {
         return Ok(Starts::Script(script));
     }
-    match WRAPPERS.iter().find(|w| w.names.contains(&name)).filter(|_| !asks_where(words)) {
+    let wrapper = WRAPPERS.iter().find(|w| w.names.contains(&name) && w.runs_another(words));
+    match wrapper.filter(|_| !asks_where(words)) {
         Some(wrapper) => wrapper.command(words, part.input),
         None => Ok(Starts::Commands(vec![])),
     }
@@ -197,6 +240,11 @@ pub(super) fn asks_where(words: &[Word]) -> bool {
 }
 
 impl Wrapper {
+    fn runs_another(&self, words: &[Word]) -> bool {
+        let subcommand = words[1..].iter().find(|w| !w.text.starts_with('-'));
+        self.when.is_empty() || subcommand.is_some_and(|w| self.when.contains(&w.text.as_str()))
+    }
+
     fn command(&self, words: &[Word], input: bool) -> Result<Starts, Doubt> {
         let name = program(&words[0].text);
         if let Some(hole) = words.iter().find(|w| !w.known) {

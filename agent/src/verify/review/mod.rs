@@ -14,8 +14,6 @@ use serde::{Deserialize, Serialize};
 use std::collections::{HashMap, HashSet};
 use tokens::{Line, Source};
 
-pub use tokens::{Sort, Source as PythonSource};
-
 /// Findings that are reported; of more than this a person learns nothing new.
 const FINDINGS_MAX: usize = 50;
 /// Files larger than this are data, in bytes.

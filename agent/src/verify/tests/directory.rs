@@ -16,6 +16,7 @@ pub type Files = BTreeMap<String, Vec<u8>>;
 pub struct Directory {
     base: Files,
     root: tempfile::TempDir,
+    home: tempfile::TempDir,
 }
 
 /// The directory of a `python3` that is no shim; `None` without Python.
@@ -29,6 +30,21 @@ pub fn python() -> Option<&'static Path> {
     FOUND.get_or_init(find).as_deref()
 }
 
+/// The directory of the cargo that runs these tests, which is no shim.
+pub fn cargo() -> Option<PathBuf> {
+    PathBuf::from(std::env::var_os("CARGO")?).parent().map(Path::to_owned)
+}
+
+/// Says so and gives false where a program is not there.
+pub fn works(program: &str, argument: &str) -> bool {
+    let asked = std::process::Command::new(program).arg(argument).env("PATH", "/usr/bin:/bin").output();
+    let there = asked.is_ok_and(|asked| asked.status.success());
+    if !there {
+        eprintln!("skipped: there is no {program} in /usr/bin of this host");
+    }
+    there
+}
+
 /// Says so and gives false where there is no Python.
 pub fn python_works() -> bool {
     if python().is_none() {
@@ -40,8 +56,8 @@ pub fn python_works() -> bool {
 impl Directory {
     /// A repository with these files.
     pub fn with(base: Files) -> Self {
-        let root = tempfile::tempdir().unwrap();
-        let mut view = Self { base: Files::new(), root };
+        let [root, home] = [(); 2].map(|()| tempfile::tempdir().unwrap());
+        let mut view = Self { base: Files::new(), root, home };
         for (path, bytes) in &base {
             view.write(path, bytes).unwrap();
         }
@@ -106,11 +122,16 @@ impl Workspace for Directory {
     }
 
     fn walk(&self) -> Result<Vec<String>, WorkspaceError> {
-        Ok(self.all().into_keys().filter(|path| !path.contains("__pycache__")).collect())
+        Ok(self
+            .all()
+            .into_keys()
+            .filter(|path| !path.contains("__pycache__") && !path.starts_with("target/"))
+            .collect())
     }
 
     fn run(&mut self, command: &Command, _: &AtomicBool) -> Result<Ran, WorkspaceError> {
-        let own = python().map_or(String::new(), |dir| format!("{}:", dir.display()));
+        let own = python().map(Path::to_owned).into_iter().chain(cargo());
+        let own: String = own.map(|dir| format!("{}:", dir.display())).collect();
         let output = tempfile::tempfile().unwrap();
         let started = Instant::now();
         let child = std::process::Command::new(&command.argv[0])
@@ -119,6 +140,8 @@ impl Workspace for Directory {
             .env_clear()
             .env("PATH", format!("{own}/usr/bin:/bin"))
             .env("LANG", "C.UTF-8")
+            .env("HOME", self.home.path())
+            .env("GOCACHE", std::env::temp_dir().join("cloister-go-cache"))
             .env("PYTHONDONTWRITEBYTECODE", "1")
             .stdin(Stdio::null())
             .stdout(output.try_clone().unwrap())

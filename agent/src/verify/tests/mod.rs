@@ -4,10 +4,11 @@ mod directory;
 mod fakes;
 mod honest;
 mod ladder;
+mod others;
 
 use super::*;
 use crate::code::fake::Indents;
-use directory::{Directory, Files, python_works};
+use directory::{Directory, Files, python_works, works};
 use std::sync::LazyLock;
 
 /// A repository, a change to it and how its tests run.

@@ -3,6 +3,8 @@
 //! A pure comparison of two texts by lines, for Python, JavaScript and TypeScript, Go, Rust and Java. It errs towards
 //! silence: a rename, a new test and a refactoring that keeps its expected values are honest work.
 
+use crate::test_files::is_script;
+use crate::workspace::Change;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -60,6 +62,30 @@ pub fn compare(path: &str, before: &str, after: &str) -> Vec<TestLoss> {
     found
 }
 
+/// May a changed test count as one of the agent's own? Stricter than [`compare`]: no fewer tests, and every value that was
+/// asserted is still in the file. A new test says something of its own.
+pub fn still_says(change: &Change) -> bool {
+    let text = |side: &Option<Vec<u8>>| side.as_ref().map(|bytes| String::from_utf8_lossy(bytes).into_owned());
+    let (before, after) = match (text(&change.before), text(&change.after)) {
+        (None, Some(_)) => return true,
+        (Some(before), Some(after)) => (before, after),
+        // It is gone.
+        _ => return false,
+    };
+    let Some(language) = Language::of(&change.path) else { return false };
+    let asserted: Vec<&str> = before.lines().map(str::trim).filter(|line| is_assert(line)).collect();
+    let left = values(&after.lines().collect::<Vec<&str>>());
+    tests(language, &after).len() >= tests(language, &before).len()
+        && values(&asserted).is_subset(&left)
+        && compare(&change.path, &before, &after).is_empty()
+}
+
+/// The tests of a file by their names, without what tells two of one name apart.
+pub fn names(path: &str, text: &str) -> BTreeSet<String> {
+    let found = Language::of(path).map(|language| tests(language, text)).unwrap_or_default();
+    found.into_keys().map(|name| name.trim_end_matches('\'').to_owned()).collect()
+}
+
 fn loss(loss: Loss, test: &str, detail: &str) -> TestLoss {
     let detail: String = detail.trim().chars().take(DETAIL_CHARS_MAX).collect();
     TestLoss { loss, test: test.to_owned(), detail }
@@ -78,7 +104,7 @@ impl Language {
     fn of(path: &str) -> Option<Self> {
         Some(match path.rsplit_once('.')?.1 {
             "py" => Self::Python,
-            "js" | "mjs" | "cjs" | "jsx" | "ts" | "tsx" | "mts" => Self::Script,
+            _ if is_script(path) => Self::Script,
             "go" => Self::Go,
             "rs" => Self::Rust,
             "java" | "kt" => Self::Java,
@@ -295,6 +321,7 @@ fn one(name: &str, old: &[&str], new: &[&str], after: &str, helpers: &BTreeSet<S
             found.push(loss(Loss::FewerAsserts, name, &format!("{} of {} assertions are left", is.len(), was.len())));
         }
     }
+    let body = new;
     for (old, new) in gone.iter().zip(&come) {
         if strictness(new) < strictness(old) && !calls_helper(new, helpers) || widened(old, new) {
             found.push(loss(Loss::Weaker, name, &format!("{old}  became  {new}")));
@@ -302,7 +329,7 @@ fn one(name: &str, old: &[&str], new: &[&str], after: &str, helpers: &BTreeSet<S
             && subject(old).is_some()
             && subject(old) == subject(new)
             && strictness(new) == EXACT
-            && !values(&[*old]).is_subset(&values(&[*new]))
+            && !values(&[*old]).is_subset(&values(&with_its_names(new, body)))
         {
             found.push(loss(Loss::ExpectedChanged, name, &format!("{old}  became  {new}")));
         }
@@ -312,6 +339,15 @@ fn one(name: &str, old: &[&str], new: &[&str], after: &str, helpers: &BTreeSet<S
         found.push(loss(Loss::Weaker, name, line));
     }
     found
+}
+
+/// The line, and the lines of its test that give a value to a name in it: `expected = 4` says it as well as the 4 itself.
+fn with_its_names<'a>(line: &'a str, body: &[&'a str]) -> Vec<&'a str> {
+    let binds = |other: &&&str| {
+        let name = other.split_once(" = ").and_then(|(left, _)| left.rsplit(' ').next());
+        name.is_some_and(|name| line.split(|c: char| !(c.is_alphanumeric() || c == '_')).any(|word| word == name))
+    };
+    body.iter().filter(binds).copied().chain([line]).collect()
 }
 
 fn calls_helper(line: &str, helpers: &BTreeSet<String>) -> bool {

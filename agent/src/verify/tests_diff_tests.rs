@@ -119,3 +119,42 @@ fn honest_work_on_tests_is_not_reported() {
     );
     check("notes.txt", "def test_a", "", &[]);
 }
+
+const TABLE: &str =
+    "class T(TestCase):\n    def test_a(self):\n        self.assertEqual(f(2), 5)\n        self.assertEqual(f(3), 7)\n";
+
+#[track_caller]
+fn says(path: &str, before: &str, after: &str, expected: bool) {
+    let bytes = |text: &str| Some(text.as_bytes().to_vec());
+    let change = Change { path: path.into(), before: bytes(before), after: bytes(after) };
+    assert_eq!(still_says(&change), expected, "{after}");
+}
+
+#[test]
+fn a_refactored_test_that_keeps_its_values_still_says_what_it_said() {
+    let looped = "class T(TestCase):\n    def test_a(self):\n        for n, want in ((2, 5), (3, 7)):\n            self.assertEqual(f(n), want)\n";
+    says("test_a.py", TABLE, looped, true);
+    says("test_a.py", TABLE, &TABLE.replace("test_a", "test_f_of_small_numbers"), true);
+    let named = |value: &str| {
+        TABLE.replace("self.assertEqual(f(2), 5)", &format!("want = {value}\n        self.assertEqual(f(2), want)"))
+    };
+    says("test_a.py", TABLE, &named("5"), true);
+    says("test_a.py", TABLE, &named("4"), false);
+    let go = "func TestA(t *testing.T) {\n\tif f(1) != 2 {\n\t\tt.Fatal(1)\n\t}\n}\n";
+    says("a_test.go", go, &format!("{go}\nfunc TestB(t *testing.T) {{\n\tt.Log(1)\n}}\n"), true);
+}
+
+#[test]
+fn a_weakened_test_does_not_say_what_it_said() {
+    for (from, to) in [
+        ("assertEqual(f(2), 5)", "assertGreaterEqual(f(2), 5)"),
+        ("5)", "4)"),
+        ("    def test_a", "    @unittest.skip('x')\n    def test_a"),
+        ("test_a", "check_a"),
+        ("        self.assertEqual(f(2)", "        return\n        self.assertEqual(f(2)"),
+    ] {
+        says("test_a.py", TABLE, &TABLE.replace(from, to), false);
+    }
+    says("test_a.py", TABLE, "class T(TestCase):\n    def test_a(self):\n        pass\n", false);
+    says("expected.txt", "5", "4", false);
+}

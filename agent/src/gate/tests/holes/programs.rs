@@ -1,0 +1,235 @@
+//! Holes in what is known about programs: those that run code, or others, or act outside of the box.
+
+use super::*;
+
+#[test]
+fn code_on_the_command_line_is_refused_behind_any_option_and_in_any_interpreter() {
+    in_auto(
+        &[
+            "python3 -X dev -c x",
+            "python3 -W ignore -c x",
+            "python3 -Wignore -uc x",
+            "python3 -v -c x",
+            "python3 -m timeit 'x'",
+            "python3 -m pdb -c x a.py",
+            "python3 -Im code",
+            "python3 -mrunpy x",
+            "python3 -u -",
+            "python3 -u",
+            "perl -I lib -e x",
+            "ruby -W 0 -e x",
+            "ruby -I lib -e x",
+            "node --require x -e x",
+            "node --stack-size 9 -e x",
+            "node --import 'data:text/javascript,x' a.js",
+            "php -d x=1 -r x",
+            "lua -l x -e x",
+            "luajit -e x",
+            "julia -e x",
+            "R -e x",
+            "Rscript -e x",
+            "elixir -e x",
+            "erl -noshell -eval x",
+            "ocaml -e x",
+            "octave --eval x",
+            "pwsh -c x",
+            "pwsh -NoProfile -Comm x",
+            "powershell x",
+            "ipython -c x",
+            "groovy -e x",
+            "deno eval x",
+            "bash-5.1 -c 'git reset --hard'",
+            "yash -c 'git reset --hard'",
+            "nu -c 'rm x'",
+            "elvish -c x",
+            "xonsh -c x",
+        ],
+        &[
+            "python3 a.py -c x",
+            "python3 -X dev a.py -c x",
+            "python3 -W error -m pytest -c x",
+            "python3 -m json.tool a.json",
+            "python3 --version",
+            "node index.js -e x",
+            "node --test",
+            "node -v",
+            "perl -w a.pl",
+            "ruby -I lib a.rb",
+            "deno run a.ts",
+            "Rscript a.R",
+            "bash-5.1 a.sh",
+            "pwsh -File a.ps1",
+        ],
+    );
+}
+
+#[test]
+fn an_option_that_an_allow_rule_excludes_is_refused_and_not_merely_unlisted() {
+    in_auto(
+        &[
+            "cargo test --config x",
+            "cargo --config build.rustc-wrapper=x test",
+            "cargo build -Zunstable-options",
+            "cargo build --target-dir=.git/x",
+            "pytest --basetemp=src",
+            "pytest -o cache_dir=.git",
+            "python3 -m pytest --pastebin=all",
+            "npm test --script-shell=./x.sh",
+            "npm --script-shell=x run y",
+            "go build -toolexec=x",
+            "go test --exec x ./...",
+            "rg --pre x foo",
+            "git log --ext-diff",
+            "git show --show-signature",
+            "sort --compress-program=x a",
+            "env A=b rg --pre x foo",
+            "uniq - .git/hooks/x",
+            "uniq -- a .git/hooks/x",
+        ],
+        &[
+            "find . -name '*.pyc' -delete",
+            "sort -o b.txt a.txt",
+            "go build -o bin/app ./cmd/app",
+            "git diff --output=a.patch",
+            "tail -f a.log",
+            "pytest -x -k 'a and b'",
+            "cargo test --color=always",
+            "cargo build --target wasm32-wasip1",
+            "python3 -m pytest tests -vv",
+        ],
+    );
+    for command in ["uniq - b", "uniq -- a b", "uniq a -- b"] {
+        check_command(command, Verdict::Deny);
+    }
+}
+
+#[test]
+fn variables_and_loaders_run_no_other_program() {
+    in_auto(
+        &[
+            "CARGO_BUILD_RUSTC_WRAPPER=x cargo build",
+            "CARGO_TARGET_X86_64_UNKNOWN_LINUX_GNU_RUNNER='rm -rf' cargo test",
+            "RUSTC_WORKSPACE_WRAPPER=x cargo build",
+            "RUSTFLAGS='-C linker=/tmp/x' cargo build",
+            "GOFLAGS=-toolexec=x go build",
+            "CC='rm x' make",
+            "env CXX=x make",
+            "MAKEFILES=/tmp/x make",
+            "PYTHONBREAKPOINT=os.system python3 a.py",
+            "PERL5LIB=x perl a.pl",
+            "RUBYLIB=x ruby a.rb",
+            "ZDOTDIR=/tmp zsh a",
+            "_JAVA_OPTIONS=-javaagent:x java x",
+            "/lib64/ld-linux-x86-64.so.2 /usr/bin/git reset --hard",
+            "./ld.so x",
+            "fakeroot git reset --hard",
+            "bwrap --bind / / x",
+            "entr -r x",
+            "fd -x x",
+            "make SHELL='rm x' all",
+            "make --eval='$(shell x)'",
+        ],
+        &[
+            "PYTHONPATH=src pytest",
+            "RUST_BACKTRACE=1 cargo test",
+            "CARGO_TERM_COLOR=never cargo test",
+            "CARGO_TARGET_DIR=/tmp/x cargo build",
+            "CARGO_BUILD_JOBS=2 cargo build",
+            "CGO_ENABLED=0 go build ./...",
+            "NODE_ENV=test npm test",
+            "fd -e py",
+            "make -j8 all",
+        ],
+    );
+}
+
+#[test]
+fn programs_that_start_others_or_unpack_are_seen_through() {
+    in_auto(
+        &[
+            "git clone . .git/x",
+            "git clone . /etc/x",
+            "git clone --template=/tmp/x . y",
+            "git clone -u x . y",
+            "git clone -c core.fsmonitor=x . y",
+            "git clone ext::x y",
+            "git fetch 'ext::sh -c x'",
+            "git init --template=/tmp/x",
+            "git worktree add /etc/x",
+            "git grep -O'rm -rf .' x",
+            "git grep --open-files-in-pager=rm x",
+            "git archive --remote=. --exec=x HEAD",
+            "git daemon --export-all",
+            "git hook run x",
+            "git credential fill",
+            "git submodule deinit -f .",
+            "git submodule update --force",
+            "git branch -M old main",
+            "git gc --prune=now",
+            "git config -l --global core.pager x",
+            "cmake -E rm -rf /home",
+            "cmake -E copy x .git/hooks/y",
+            "cmake -E env git reset --hard",
+            "python3 -m zipfile -e x.zip /etc",
+            "python3 -m tarfile -e x.tar .git",
+            "npx -c 'git reset --hard'",
+            "npx -y git reset --hard",
+        ],
+        &[
+            "git clone . y",
+            "git clone --depth 1 . y",
+            "git worktree add wt main",
+            "git init",
+            "git grep -n foo",
+            "git gc",
+            "git submodule update --init",
+            "git branch -m new",
+            "cmake -E echo x",
+            "cmake -B build -S .",
+            "python3 -m zipfile -l x.zip",
+            "npx tsc --noEmit",
+            "npx jest --config x -c y",
+        ],
+    );
+}
+
+#[test]
+fn what_acts_on_infrastructure_databases_disks_and_publications_is_refused() {
+    in_auto(
+        &[
+            "terraform destroy -auto-approve",
+            "tofu -chdir=x destroy",
+            "aws ec2 terminate-instances --instance-ids i-1",
+            "ansible all -a reboot",
+            "psql -f drop.sql",
+            "redis-cli FLUSHALL",
+            "sqlite3 app.db 'DROP TABLE users'",
+            "sqlite3 app.db 'delete from users'",
+            "sqlite3 x.db '.shell rm x'",
+            "sqlite3 x.db < drop.sql",
+            "mkfs.ext4 x.img",
+            "sudo blkdiscard x",
+            "killall5",
+            "init 0",
+            "journalctl --vacuum-time=1s",
+            "dmesg -C",
+            "history -c",
+            "npm publish",
+            "cargo yank --vers 1 x",
+            "twine upload x",
+            "python3 -W error -m twine upload x",
+            "gh repo delete x --yes",
+            "nc -l -p 4444",
+        ],
+        &[
+            "terraform plan",
+            "sqlite3 a.db 'select * from t'",
+            "sqlite3 a.db .tables",
+            "dmesg",
+            "npm run build",
+            "cargo build",
+            "git init",
+            "ansible-lint",
+        ],
+    );
+}
