@@ -1,8 +1,9 @@
 //! In what kind of file does a lane of our own lie? In segments: written once, mapped, checked, dropped whole.
 //!
 //! Layout, all numbers little-endian: 8 bytes kind, 4 bytes version, 4 bytes zero; the sections, each beginning at a
-//! multiple of 8; the table, per section 4 bytes tag, 4 bytes zero, 8 bytes start, 8 bytes length, 8 bytes XXH3 of
-//! its bytes; 8 bytes start of the table, 8 bytes XXH3 of header and table. Opening checks header and table and
+//! multiple of 8; the table, per section 4 bytes tag, 4 bytes zero, 8 bytes start, 8 bytes length, 4 bytes CRC-32 of
+//! its bytes, 4 bytes zero; 8 bytes start of the table, 4 bytes CRC-32 of header and table, 4 bytes zero. Opening checks
+//! header and table and
 //! costs nothing else; [`Segment::verify`] reads everything.
 
 use std::fs::File;
@@ -10,7 +11,7 @@ use std::io::{self, BufWriter, Write};
 use std::ops::Range;
 use std::path::Path;
 
-use xxhash_rust::xxh3::{Xxh3, xxh3_64};
+use crc32fast::Hasher;
 
 use crate::map::Map;
 
@@ -48,7 +49,7 @@ pub(crate) struct SegmentWriter {
     format: Format,
     at: u64,
     sections: Vec<(Tag, u64, u64, u64)>,
-    open: Option<(Tag, u64, Box<Xxh3>)>,
+    open: Option<(Tag, u64, Hasher)>,
 }
 
 impl SegmentWriter {
@@ -62,13 +63,13 @@ impl SegmentWriter {
     /// Ends the section before, if there is one, and begins the next; what is written from now on belongs to it.
     pub(crate) fn section(&mut self, tag: Tag) -> io::Result<()> {
         self.close()?;
-        self.open = Some((tag, self.at, Box::default()));
+        self.open = Some((tag, self.at, Hasher::new()));
         Ok(())
     }
 
     fn close(&mut self) -> io::Result<()> {
         if let Some((tag, start, digest)) = self.open.take() {
-            self.sections.push((tag, start, self.at - start, digest.digest()));
+            self.sections.push((tag, start, self.at - start, u64::from(digest.finalize())));
             let gap = (ALIGNMENT - self.at % ALIGNMENT) % ALIGNMENT;
             self.file.write_all(&[0; ALIGNMENT as usize][..gap as usize])?;
             self.at += gap;
@@ -151,7 +152,9 @@ impl Segment {
 
     /// Reads every byte and compares the checksums.
     pub(crate) fn verify(&self) -> Result<(), SegmentError> {
-        let sound = |(_, range, digest): &(Tag, Range<usize>, u64)| xxh3_64(&self.map[range.clone()]) == *digest;
+        let sound = |(_, range, digest): &(Tag, Range<usize>, u64)| {
+            u64::from(crc32fast::hash(&self.map[range.clone()])) == *digest
+        };
         if self.sections.iter().all(sound) { Ok(()) } else { Err(SegmentError::Damaged) }
     }
 }
@@ -164,10 +167,10 @@ fn header(format: Format) -> [u8; HEADER_BYTES] {
 }
 
 fn digest_of(header: &[u8], table: &[u8]) -> u64 {
-    let mut digest = Xxh3::new();
+    let mut digest = Hasher::new();
     digest.update(header);
     digest.update(table);
-    digest.digest()
+    u64::from(digest.finalize())
 }
 
 /// The eight bytes at `at`, which the caller knows to be there.
