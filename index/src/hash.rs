@@ -1,6 +1,69 @@
-//! What names a piece of content? Its SHA-256, written in lower-case hex.
+//! What names a piece of content? A file its SHA-256, a piece of one its XXH3.
+//!
+//! Only the name of a whole file decides whether something is the same, so only it withstands a forger. Pieces are
+//! hashed by the hundred thousand, and two that were made to collide share no more than a vector.
+
+use std::fmt;
 
 use sha2::{Digest, Sha256};
+use xxhash_rust::xxh3::Xxh3;
+
+/// Names the content of a file: SHA-256 of `blob LENGTH\0` and its bytes, which is git's own name for it in a
+/// repository whose object format is SHA-256.
+pub(crate) type ContentKey = [u8; 32];
+
+/// See [`ContentKey`].
+pub(crate) fn content_key(bytes: &[u8]) -> ContentKey {
+    let mut digest = Sha256::new();
+    digest.update(format!("blob {}\0", bytes.len()));
+    digest.update(bytes);
+    digest.finalize().into()
+}
+
+/// Names a piece of text, wherever it stands.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct PieceHash(u64, u64);
+
+impl PieceHash {
+    /// Of the parts one after the other.
+    pub(crate) fn of(parts: &[&[u8]]) -> PieceHash {
+        let mut digest = Xxh3::new();
+        parts.iter().for_each(|part| digest.update(part));
+        PieceHash::from_bytes(digest.digest128().to_le_bytes())
+    }
+
+    pub(crate) fn from_bytes(bytes: [u8; 16]) -> PieceHash {
+        let number = u128::from_le_bytes(bytes);
+        PieceHash(number as u64, (number >> 64) as u64)
+    }
+
+    pub(crate) fn to_bytes(self) -> [u8; 16] {
+        (u128::from(self.1) << 64 | u128::from(self.0)).to_le_bytes()
+    }
+
+    /// As 32 hex digits.
+    pub(crate) fn hex(self) -> String {
+        hex(&self.to_bytes())
+    }
+
+    /// What [`PieceHash::hex`] wrote.
+    pub(crate) fn from_hex(text: &str) -> Option<PieceHash> {
+        let mut bytes = [0; 16];
+        if text.len() != 32 || !text.is_ascii() {
+            return None;
+        }
+        for (at, byte) in bytes.iter_mut().enumerate() {
+            *byte = u8::from_str_radix(&text[at * 2..at * 2 + 2], 16).ok()?;
+        }
+        Some(PieceHash::from_bytes(bytes))
+    }
+}
+
+impl fmt::Debug for PieceHash {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.hex())
+    }
+}
 
 /// The SHA-256 of `bytes` as 64 hex digits.
 pub(crate) fn sha256_hex(bytes: &[u8]) -> String {
@@ -41,6 +104,20 @@ mod tests {
     fn the_digest_is_the_one_that_the_standard_gives() {
         assert_eq!(sha256_hex(b"abc"), "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
         assert_eq!(short_hex(b"abc"), "ba7816bf8f01cfea414140de5dae2223");
+    }
+
+    #[test]
+    fn the_content_key_is_the_name_that_git_gives_in_a_sha_256_repository() {
+        // git hash-object --object-format=sha256 of an empty file
+        assert_eq!(hex(&content_key(b"")), "473a0f4c3be8a93681a267e3b1e9a7dcda1185436fe141f7749120a303721813");
+    }
+
+    #[test]
+    fn a_piece_hash_survives_its_hex() {
+        let hash = PieceHash::of(&[b"a", b"b"]);
+        assert_eq!(hash, PieceHash::of(&[b"ab"]));
+        assert_eq!(PieceHash::from_hex(&hash.hex()), Some(hash));
+        assert_eq!(PieceHash::from_hex("xyz"), None);
     }
 
     #[test]
