@@ -65,25 +65,10 @@ impl fmt::Debug for PieceHash {
     }
 }
 
-/// The SHA-256 of `bytes` as 64 hex digits.
-pub(crate) fn sha256_hex(bytes: &[u8]) -> String {
-    hex(&Sha256::digest(bytes))
-}
-
-/// The first half of the SHA-256 of `bytes` as 32 hex digits: enough to name a chunk, half the room.
+/// The first half of the SHA-256 of `bytes` as 32 hex digits.
+#[cfg(any(test, feature = "vectors"))]
 pub(crate) fn short_hex(bytes: &[u8]) -> String {
     hex(&Sha256::digest(bytes)[..16])
-}
-
-/// A number that names the parts in their order. Parts are length-prefixed, so ("ab", "c") differs from ("a", "bc").
-pub(crate) fn number_of(parts: &[&[u8]]) -> u64 {
-    let mut digest = Sha256::new();
-    for part in parts {
-        digest.update((part.len() as u64).to_le_bytes());
-        digest.update(part);
-    }
-    let bytes = digest.finalize();
-    u64::from_le_bytes(bytes[..8].try_into().expect("a SHA-256 has 32 bytes"))
 }
 
 fn hex(bytes: &[u8]) -> String {
@@ -102,7 +87,6 @@ mod tests {
 
     #[test]
     fn the_digest_is_the_one_that_the_standard_gives() {
-        assert_eq!(sha256_hex(b"abc"), "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
         assert_eq!(short_hex(b"abc"), "ba7816bf8f01cfea414140de5dae2223");
     }
 
@@ -118,10 +102,5 @@ mod tests {
         assert_eq!(hash, PieceHash::of(&[b"ab"]));
         assert_eq!(PieceHash::from_hex(&hash.hex()), Some(hash));
         assert_eq!(PieceHash::from_hex("xyz"), None);
-    }
-
-    #[test]
-    fn the_borders_between_parts_count() {
-        assert_ne!(number_of(&[b"ab", b"c"]), number_of(&[b"a", b"bc"]));
     }
 }

@@ -10,7 +10,7 @@ use crate::diff::Scope;
 use crate::embed::Embedder;
 use crate::overlay::Overlay;
 use crate::pace::{Steps, Ticker};
-use crate::refresh::{Memory, RefreshError, Task, refresh};
+use crate::refresh::{Memory, RefreshError, Refreshed, Task, refresh};
 use crate::report::{Progress, Report};
 use crate::search::{Answer, Query, SearchError, search};
 use crate::symbols::SymbolAnswer;
@@ -148,10 +148,15 @@ impl Index {
     ) -> Result<Report, RefreshError> {
         let embedder = self.embedder.as_deref();
         let task = Task { store: &self.store, root: &self.root, embedder, scope, steps };
-        let report = refresh(task, &mut self.memory, Ticker::new(on_progress, cancel))?;
+        let Refreshed { report, manifest, files } = refresh(task, &mut self.memory, Ticker::new(on_progress, cancel))?;
         let overlay = self.view.overlay.take();
         let embedder = self.embedder.as_deref();
-        self.view = View::load(&Place { store: &self.store, root: &self.root, embedder, memory: &self.memory });
+        let place = Place { store: &self.store, root: &self.root, embedder, memory: &self.memory };
+        // Another writer may have replaced it by now; then the newest state is read.
+        self.view = match View::of(&place, &manifest, files) {
+            (view, false) => view,
+            (_, true) => View::load(&place),
+        };
         self.view.overlay = overlay;
         Ok(report)
     }

@@ -88,6 +88,8 @@ impl Plan {
                 }
             }
         }
+        // What is not there cannot be put aside, and its name may be taken again.
+        broken.retain(|name| name == DAMAGED_MANIFEST || store.join(name).exists());
         let lexical_directory = fresh(store, LEXICAL_PREFIX);
         let lexical = Lexical::create(&store.join(&lexical_directory))?;
         Ok(Plan { old: None, generation, next_file, lexical, lexical_directory, vector, rebuilt, broken })

@@ -88,6 +88,13 @@ pub(crate) struct Task<'a> {
     pub steps: &'a Steps,
 }
 
+/// What a refresh did, and the state that it left.
+pub(crate) struct Refreshed {
+    pub report: Report,
+    pub manifest: Manifest,
+    pub files: Files,
+}
+
 /// What one handle remembers from one refresh to the next, to spare itself work. Never needed to be right.
 #[derive(Default)]
 pub(crate) struct Memory {
@@ -106,7 +113,7 @@ impl Memory {
 }
 
 /// See [`crate::Index::refresh`].
-pub(crate) fn refresh<'a>(task: Task<'a>, memory: &mut Memory, ticker: Ticker<'a>) -> Result<Report, RefreshError> {
+pub(crate) fn refresh<'a>(task: Task<'a>, memory: &mut Memory, ticker: Ticker<'a>) -> Result<Refreshed, RefreshError> {
     let store_error = |source| RefreshError::Store { path: task.store.to_path_buf(), source };
     let _lock = WriterLock::acquire(task.store).map_err(store_error)?.ok_or(RefreshError::Busy)?;
     // An unreadable root would look like a tree from which everything was deleted.
@@ -130,7 +137,7 @@ struct Run<'a, 'memory> {
 }
 
 impl Run<'_, '_> {
-    fn all(mut self, old: Option<Old>) -> Result<Report, RefreshError> {
+    fn all(mut self, old: Option<Old>) -> Result<Refreshed, RefreshError> {
         let start = Instant::now();
         let (entries, skipped) = self.walk()?;
         self.report.seconds.walk = start.elapsed().as_secs_f64();
@@ -162,9 +169,9 @@ impl Run<'_, '_> {
         self.memory.verified = true;
         self.memory.vectors = writable.map(|writable| (manifest.generation, writable));
         self.report.generation = manifest.generation;
-        self.describe(&all, manifest.skipped);
+        self.describe(&all, &manifest.skipped);
         self.ticker.say(Stage::Commit, 1, 1);
-        Ok(self.report)
+        Ok(Refreshed { report: self.report, manifest, files: all })
     }
 
     fn walk(&mut self) -> Result<(Vec<Entry>, Vec<Skipped>), RefreshError> {
@@ -306,13 +313,13 @@ impl Run<'_, '_> {
         Ok(())
     }
 
-    fn describe(&mut self, all: &Files, skipped: Vec<Skipped>) {
+    fn describe(&mut self, all: &Files, skipped: &[Skipped]) {
         self.report.chunks = all.chunks_in_all();
         self.report.definitions = all.definitions_in_all();
         self.report.lines = all.lines_in_all();
         let lossy = (0..all.len()).filter(|row| all.head(*row).lossy);
         self.report.files_decoded_lossily = lossy.map(|row| all.path(row).to_owned()).collect();
-        self.report.files_skipped = skipped;
+        self.report.files_skipped = skipped.to_vec();
     }
 }
 

@@ -94,6 +94,12 @@ impl View {
                 return empty(format!("the table of files: {error}; a refresh rebuilds the index"), is_gone(&error));
             }
         };
+        View::of(place, &manifest, files)
+    }
+
+    /// The state of a manifest whose table is at hand.
+    pub(crate) fn of(place: &Place<'_>, manifest: &Manifest, files: Files) -> (View, bool) {
+        let Place { store, root, .. } = *place;
         let mut notes = Vec::new();
         let mut is_torn = false;
         let lexical = Lexical::open(&store.join(&manifest.lexical_directory)).map_err(|error| error.to_string());

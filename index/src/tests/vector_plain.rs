@@ -7,7 +7,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use crate::hash::{sha256_hex, short_hex};
+use crate::hash::short_hex;
 
 #[derive(Debug, Clone, thiserror::Error)]
 #[error("the vector lane failed: {0}")]
@@ -81,7 +81,7 @@ impl Vectors {
     fn rows(&self) -> Result<Vec<Row>, VectorError> {
         let text = fs::read_to_string(&self.path)?;
         let (digest, rows) = text.split_once('\n').unwrap_or_default();
-        if sha256_hex(rows.as_bytes()) != digest {
+        if short_hex(rows.as_bytes()) != digest {
             return Err(VectorError("it is damaged".to_owned()));
         }
         let row = |line: &str| {
@@ -98,7 +98,7 @@ impl Vectors {
             text.push_str(&format!("{hash} {}\n", numbers.join(" ")));
         }
         let temporary = self.path.with_extension("new");
-        fs::write(&temporary, format!("{}\n{text}", sha256_hex(text.as_bytes())))?;
+        fs::write(&temporary, format!("{}\n{text}", short_hex(text.as_bytes())))?;
         Ok(fs::rename(&temporary, &self.path)?)
     }
 }
