@@ -2,8 +2,8 @@
 //!
 //! A segment of kind `CLFILES` with two sections. Rows, sorted by path: bytes shared with the path before, length and
 //! bytes of the rest, number, 32 bytes content key, the stamp, flags, class, lines, definitions, count of pieces.
-//! Pieces, in the same order: 16 bytes hash, first line less that of the piece before, line count, kind, and the
-//! symbol (0 none, 1 the one before, else length + 2 and its bytes). Numbers are varints, those that can be negative
+//! Pieces, in the same order: 8 bytes hash, first line less that of the piece before, line count, kind, and the
+//! symbol: 0 none, 1 the one before, else 2 + bytes shared with that, length and bytes of the rest. Numbers are varints, those that can be negative
 //! zigzag. A change of a few files is written as a segment of its own; a later row of a number replaces the earlier.
 
 use std::io::{self, Write};
@@ -42,7 +42,7 @@ pub(crate) fn write(path: &Path, files: &Files, rows: &[usize]) -> io::Result<u6
     }
     flush(&mut writer, &mut bytes, 0)?;
     writer.section(CHUNKS)?;
-    let mut last = None;
+    let mut last = "";
     for &row in rows {
         let mut line = 0;
         for chunk in files.chunks(row) {
@@ -68,18 +68,18 @@ pub(crate) fn read(path: &Path, files: &mut Files) -> Result<(), SegmentError> {
     segment.verify()?;
     let (mut rows, mut chunks) = (segment.section(ROWS), segment.section(CHUNKS));
     let mut path = Vec::new();
-    let mut symbol = "";
+    let mut symbol = Vec::new();
     while !rows.is_empty() {
         take_row(&mut rows, &mut chunks, &mut path, &mut symbol, files).ok_or(SegmentError::Damaged)?;
     }
     Ok(())
 }
 
-fn take_row<'bytes>(
+fn take_row(
     rows: &mut &[u8],
-    chunks: &mut &'bytes [u8],
+    chunks: &mut &[u8],
     path: &mut Vec<u8>,
-    symbol: &mut &'bytes str,
+    symbol: &mut Vec<u8>,
     files: &mut Files,
 ) -> Option<()> {
     take_path(rows, path)?;
@@ -87,15 +87,19 @@ fn take_row<'bytes>(
     files.begin(std::str::from_utf8(path).ok()?, head);
     let mut line = 0;
     for _ in 0..count {
-        let chunk = take_chunk(chunks, &mut line, symbol)?;
-        files.push_chunk(chunk);
+        files.push_chunk(take_chunk(chunks, &mut line, symbol)?);
     }
     Some(())
 }
 
+/// How many bytes two texts begin with in common.
+fn shared_bytes(left: &str, right: &str) -> usize {
+    left.bytes().zip(right.bytes()).take_while(|(left, right)| left == right).count()
+}
+
 /// Appends `path` by what it does not share with the one before.
 pub(crate) fn put_path(bytes: &mut Vec<u8>, last: &str, path: &str) {
-    let shared = last.bytes().zip(path.bytes()).take_while(|(left, right)| left == right).count();
+    let shared = shared_bytes(last, path);
     put(bytes, shared as u64);
     put(bytes, (path.len() - shared) as u64);
     bytes.extend(&path.as_bytes()[shared..]);
@@ -146,7 +150,7 @@ fn take_head(bytes: &mut &[u8]) -> Option<(FileHead, u64)> {
     Some((head, take(bytes)?))
 }
 
-fn put_chunk<'files>(bytes: &mut Vec<u8>, chunk: ChunkRef<'files>, line: &mut usize, last: &mut Option<&'files str>) {
+fn put_chunk<'files>(bytes: &mut Vec<u8>, chunk: ChunkRef<'files>, line: &mut usize, last: &mut &'files str) {
     bytes.extend(chunk.hash.to_bytes());
     put(bytes, zigzag(chunk.start as i64 - *line as i64));
     put(bytes, (chunk.end - chunk.start) as u64);
@@ -154,31 +158,34 @@ fn put_chunk<'files>(bytes: &mut Vec<u8>, chunk: ChunkRef<'files>, line: &mut us
     *line = chunk.start;
     match chunk.symbol {
         None => bytes.push(0),
-        Some(symbol) if *last == Some(symbol) => bytes.push(1),
+        Some(symbol) if symbol == *last => bytes.push(1),
         Some(symbol) => {
-            put(bytes, symbol.len() as u64 + 2);
-            bytes.extend(symbol.as_bytes());
-            *last = Some(symbol);
+            let shared = shared_bytes(last, symbol);
+            put(bytes, shared as u64 + 2);
+            put(bytes, (symbol.len() - shared) as u64);
+            bytes.extend(&symbol.as_bytes()[shared..]);
+            *last = symbol;
         }
     }
 }
 
-fn take_chunk<'bytes>(bytes: &mut &'bytes [u8], line: &mut i64, last: &mut &'bytes str) -> Option<ChunkRef<'bytes>> {
+/// `last` is the symbol before, as bytes: what two symbols share may end within a character.
+fn take_chunk<'last>(bytes: &mut &[u8], line: &mut i64, last: &'last mut Vec<u8>) -> Option<ChunkRef<'last>> {
     let hash = PieceHash::from_bytes(take_array(bytes)?);
     *line = line.checked_add(unzigzag(take(bytes)?))?;
     let start = u32::try_from(*line).ok()?;
     let end = start.checked_add(take_u32(bytes)?)?;
     let [kind] = take_array(bytes)?;
-    let symbol = match take(bytes)? {
-        0 => None,
-        1 => Some(*last),
-        length => {
-            let (symbol, rest) = bytes.split_at_checked(usize::try_from(length - 2).ok()?)?;
-            *bytes = rest;
-            *last = std::str::from_utf8(symbol).ok()?;
-            Some(*last)
-        }
-    };
+    let tag = take(bytes)?;
+    if tag >= 2 {
+        let shared = usize::try_from(tag - 2).ok().filter(|shared| *shared <= last.len())?;
+        let length = usize::try_from(take(bytes)?).ok()?;
+        let (rest, after) = bytes.split_at_checked(length)?;
+        last.truncate(shared);
+        last.extend(rest);
+        *bytes = after;
+    }
+    let symbol = if tag == 0 { None } else { Some(std::str::from_utf8(last).ok()?) };
     Some(ChunkRef { hash, start: start as usize, end: end as usize, symbol, kind: kind_of_number(kind) })
 }
 

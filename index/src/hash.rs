@@ -20,42 +20,35 @@ pub(crate) fn content_key(bytes: &[u8]) -> ContentKey {
     digest.finalize().into()
 }
 
-/// Names a piece of text, wherever it stands.
+/// Names a piece of text, wherever it stands: XXH3 of 64 bits.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) struct PieceHash(u64, u64);
+pub(crate) struct PieceHash(u64);
 
 impl PieceHash {
     /// Of the parts one after the other.
     pub(crate) fn of(parts: &[&[u8]]) -> PieceHash {
         let mut digest = Xxh3::new();
         parts.iter().for_each(|part| digest.update(part));
-        PieceHash::from_bytes(digest.digest128().to_le_bytes())
+        PieceHash(digest.digest())
     }
 
-    pub(crate) fn from_bytes(bytes: [u8; 16]) -> PieceHash {
-        let number = u128::from_le_bytes(bytes);
-        PieceHash(number as u64, (number >> 64) as u64)
+    pub(crate) fn from_bytes(bytes: [u8; 8]) -> PieceHash {
+        PieceHash(u64::from_le_bytes(bytes))
     }
 
-    pub(crate) fn to_bytes(self) -> [u8; 16] {
-        (u128::from(self.1) << 64 | u128::from(self.0)).to_le_bytes()
+    pub(crate) fn to_bytes(self) -> [u8; 8] {
+        self.0.to_le_bytes()
     }
 
-    /// As 32 hex digits.
+    /// As 32 hex digits, of which the vector lane has room for all.
     pub(crate) fn hex(self) -> String {
-        hex(&self.to_bytes())
+        format!("{:032x}", self.0)
     }
 
     /// What [`PieceHash::hex`] wrote.
     pub(crate) fn from_hex(text: &str) -> Option<PieceHash> {
-        let mut bytes = [0; 16];
-        if text.len() != 32 || !text.is_ascii() {
-            return None;
-        }
-        for (at, byte) in bytes.iter_mut().enumerate() {
-            *byte = u8::from_str_radix(&text[at * 2..at * 2 + 2], 16).ok()?;
-        }
-        Some(PieceHash::from_bytes(bytes))
+        let number = u128::from_str_radix(text, 16).ok()?;
+        u64::try_from(number).ok().map(PieceHash)
     }
 }
 
