@@ -191,7 +191,7 @@ impl Files {
             None => NO_SYMBOL,
             Some(symbol) => {
                 let last = self.symbol_ranges.last().map(|range| range.start as usize..range.end as usize);
-                if !last.is_some_and(|range| &self.symbols[range] == symbol) {
+                if last.is_none_or(|range| &self.symbols[range] != symbol) {
                     let start = self.symbols.len() as u32;
                     self.symbols.push_str(symbol);
                     self.symbol_ranges.push(start..self.symbols.len() as u32);
@@ -256,8 +256,8 @@ pub(crate) mod tests {
             file: FileNo(number),
             key: [number as u8; 32],
             stamp,
-            settled: number % 2 == 0,
-            lossy: number % 3 == 0,
+            settled: number.is_multiple_of(2),
+            lossy: number.is_multiple_of(3),
             class: Class::of_number((number % 9) as u8),
             lines: 100 + number,
             definitions: number,

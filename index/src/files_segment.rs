@@ -123,7 +123,7 @@ fn put_head(bytes: &mut Vec<u8>, head: &FileHead, chunks: usize) {
     put(bytes, zigzag(head.stamp.mtime));
     put(bytes, zigzag(head.stamp.ctime.wrapping_sub(head.stamp.mtime)));
     put(bytes, head.stamp.inode);
-    bytes.push(u8::from(head.settled) * SETTLED | u8::from(head.lossy) * LOSSY);
+    bytes.push(if head.settled { SETTLED } else { 0 } | if head.lossy { LOSSY } else { 0 });
     bytes.push(head.class.number());
     put(bytes, head.lines.into());
     put(bytes, head.definitions.into());

@@ -64,6 +64,7 @@ pub(crate) fn short_hex(bytes: &[u8]) -> String {
     hex(&Sha256::digest(bytes)[..16])
 }
 
+#[cfg(any(test, feature = "vectors"))]
 fn hex(bytes: &[u8]) -> String {
     const DIGITS: &[u8; 16] = b"0123456789abcdef";
     let mut text = String::with_capacity(bytes.len() * 2);

@@ -106,10 +106,7 @@ pub(crate) fn run(
         // Whoever waits for room in this queue sees it closed.
         drop(heard);
         let read_at = Instant::now();
-        let embedded = match embedding {
-            Some(thread) => Some(wait_for_embedding(thread, lanes.embedding, ticker, &stop)),
-            None => None,
-        };
+        let embedded = embedding.map(|thread| wait_for_embedding(thread, lanes.embedding, ticker, &stop));
         let embed_seconds = read_at.elapsed().as_secs_f64();
         let segments: Vec<_> =
             writers.into_iter().map(|writer| writer.join().expect("a lane does not panic")).collect();
@@ -130,7 +127,7 @@ fn start_embedding<'scope, 'env: 'scope>(
     embedding: Option<&'env Embedding<'env>>,
     stop: &'scope AtomicBool,
     steps: &'env Steps,
-) -> (Option<SyncSender<Texts>>, Option<ScopedJoinHandle<'scope, Result<Embedded, RefreshError>>>) {
+) -> (Option<SyncSender<Texts>>, Option<EmbeddingThread<'scope>>) {
     let Some(embedding) = embedding else { return (None, None) };
     let (sender, texts) = sync_channel(QUEUE_DOCUMENTS);
     (Some(sender), Some(scope.spawn(move || embedding.run(&texts, stop, steps))))
@@ -159,9 +156,11 @@ fn count(
     }
 }
 
+type EmbeddingThread<'scope> = ScopedJoinHandle<'scope, Result<Embedded, RefreshError>>;
+
 /// Waits for the last vectors and says how far they are; a stop ends the wait soon.
 fn wait_for_embedding(
-    thread: ScopedJoinHandle<'_, Result<Embedded, RefreshError>>,
+    thread: EmbeddingThread<'_>,
     embedding: Option<&Embedding<'_>>,
     ticker: &mut Ticker<'_>,
     stop: &AtomicBool,

@@ -1,5 +1,6 @@
 //! Which pieces of the tree answer this question?
 
+use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use crate::embed::{Embedder, embed_checked};
@@ -222,8 +223,8 @@ impl Lanes<'_> {
                 }
                 let (first, last) = (definition.start_line, definition.end_line);
                 let Some(key) = view.chunk_at(first_row + place.0, first, last) else { continue };
-                if !self.named.contains_key(&key) {
-                    self.named.insert(key, (definition.qualified(), definition.kind));
+                if let Entry::Vacant(place) = self.named.entry(key) {
+                    place.insert((definition.qualified(), definition.kind));
                     keys.push(key);
                 }
             }

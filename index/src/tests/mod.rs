@@ -132,7 +132,7 @@ pub(crate) fn paths(index: &Index, text: &str) -> Vec<String> {
 /// be, and no answer names them.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Contents {
-    files: BTreeMap<String, (ContentKey, Class, u32, Vec<Piece>, Vec<Definition>)>,
+    files: BTreeMap<String, File>,
     /// Chunks that the text lane holds, of living files.
     texts: BTreeSet<(String, usize)>,
     /// Pieces that have a vector and a file that needs it.
@@ -140,6 +140,7 @@ pub(crate) struct Contents {
     skipped: Vec<Skipped>,
 }
 
+type File = (ContentKey, Class, u32, Vec<Piece>, Vec<Definition>);
 type Piece = (PieceHash, usize, usize, Option<String>, Option<Kind>);
 
 pub(crate) fn contents(index: &Index) -> Contents {
