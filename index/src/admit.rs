@@ -9,7 +9,6 @@ use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
 
 use rustix::fs::OFlags;
-use serde::{Deserialize, Serialize};
 
 use crate::report::SkipReason;
 
@@ -22,7 +21,7 @@ pub(crate) const BINARY_PROBE_BYTES: usize = 8 * 1024;
 
 /// What the file system says about a file. Equal stamps mean equal content, except within the granularity of the
 /// clock, see [`Stamp::settled_before`].
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Stamp {
     pub size: u64,
     /// Nanoseconds since the epoch.
@@ -56,15 +55,6 @@ pub(crate) struct Admitted {
     pub bytes: Vec<u8>,
 }
 
-impl Admitted {
-    /// The text, and whether bytes had to be replaced to get it.
-    pub(crate) fn text(&self) -> (std::borrow::Cow<'_, str>, bool) {
-        let text = String::from_utf8_lossy(&self.bytes);
-        let lossy = matches!(text, std::borrow::Cow::Owned(_));
-        (text, lossy)
-    }
-}
-
 /// Opens, reads and judges one file. The stamp is taken from the open file before its bytes are read, so that a write
 /// in between makes the next refresh read it again.
 pub(crate) fn admit(path: &Path) -> Result<Admitted, SkipReason> {
@@ -92,16 +82,39 @@ fn read_judged(file: &mut File, length: u64) -> Result<Vec<u8>, SkipReason> {
     judge_head(&bytes)?;
     let mut rest = head.into_inner().take(FILE_BYTES_MAX + 1 - bytes.len() as u64);
     rest.read_to_end(&mut bytes).map_err(|_| SkipReason::Unreadable)?;
-    if bytes.len() as u64 > FILE_BYTES_MAX {
-        return Err(SkipReason::TooLarge);
-    }
-    if bytes.split(|&byte| byte == b'\n').any(|line| line.len() > LINE_BYTES_MAX) {
-        return Err(SkipReason::Minified);
-    }
+    judge_whole(&bytes)?;
     Ok(bytes)
 }
 
-fn judge_head(head: &[u8]) -> Result<(), SkipReason> {
+/// Judges bytes that are at hand.
+pub(crate) fn judge(bytes: &[u8]) -> Result<(), SkipReason> {
+    judge_head(&bytes[..bytes.len().min(BINARY_PROBE_BYTES)])?;
+    judge_whole(bytes)
+}
+
+fn judge_whole(bytes: &[u8]) -> Result<(), SkipReason> {
+    if bytes.len() as u64 > FILE_BYTES_MAX {
+        return Err(SkipReason::TooLarge);
+    }
+    if has_long_line(bytes) {
+        return Err(SkipReason::Minified);
+    }
+    Ok(())
+}
+
+/// Jumps from one line to the last that ends within the limit, so that most bytes are never looked at.
+fn has_long_line(bytes: &[u8]) -> bool {
+    let mut start = 0;
+    while bytes.len() - start > LINE_BYTES_MAX {
+        match bytes[start..=start + LINE_BYTES_MAX].iter().rposition(|&byte| byte == b'\n') {
+            Some(at) => start += at + 1,
+            None => return true,
+        }
+    }
+    false
+}
+
+pub(crate) fn judge_head(head: &[u8]) -> Result<(), SkipReason> {
     if head.contains(&0) {
         return Err(SkipReason::Binary);
     }
@@ -111,6 +124,32 @@ fn judge_head(head: &[u8]) -> Result<(), SkipReason> {
         return Err(SkipReason::Secret);
     }
     Ok(())
+}
+
+/// True for the lock files of package managers.
+pub(crate) fn is_lock_name(name: &str) -> bool {
+    const NAMES: &[&str] = &[
+        "Cargo.lock",
+        "Gemfile.lock",
+        "Pipfile.lock",
+        "Podfile.lock",
+        "bun.lock",
+        "composer.lock",
+        "deno.lock",
+        "flake.lock",
+        "go.sum",
+        "mix.lock",
+        "npm-shrinkwrap.json",
+        "package-lock.json",
+        "packages.lock.json",
+        "pdm.lock",
+        "pnpm-lock.yaml",
+        "poetry.lock",
+        "pubspec.lock",
+        "uv.lock",
+        "yarn.lock",
+    ];
+    NAMES.contains(&name)
 }
 
 /// True for names that people give to files with credentials. Templates of such files are not secrets.
@@ -169,5 +208,14 @@ mod tests {
     fn a_private_key_is_known_by_its_first_line_whatever_its_name() {
         assert_eq!(judge_head(b"\n-----BEGIN OPENSSH PRIVATE KEY-----\nabc"), Err(SkipReason::Secret));
         assert_eq!(judge_head(b"-----BEGIN PUBLIC KEY-----\nabc"), Ok(()));
+    }
+
+    #[test]
+    fn a_line_may_be_as_long_as_the_limit_and_no_longer() {
+        let line = |length: usize| vec![b'x'; length];
+        let lines = |lengths: &[usize]| lengths.iter().map(|l| line(*l)).collect::<Vec<_>>().join(&b'\n');
+        assert!(!has_long_line(&lines(&[])) && !has_long_line(&lines(&[LINE_BYTES_MAX])));
+        assert!(!has_long_line(&lines(&[10, LINE_BYTES_MAX, 0, 4000, 4000, LINE_BYTES_MAX, 3])));
+        assert!(has_long_line(&lines(&[LINE_BYTES_MAX + 1])) && has_long_line(&lines(&[4000, LINE_BYTES_MAX + 1, 2])));
     }
 }

@@ -4,13 +4,13 @@
 //! lines that its functions leave over; what remains is cut by lines, as are files without a grammar. A piece that is
 //! too long is split with an overlap. Every line that holds a letter or digit is in at least one chunk.
 
-use serde::{Deserialize, Serialize};
+use std::ops::Range;
 
-use crate::hash::{number_of, short_hex};
+use crate::hash::PieceHash;
 use crate::outline::{Kind, Outlined, outlined};
 
 /// Changes whenever the same file would give other chunks; an index built by another version is rebuilt.
-pub(crate) const CHUNKER_VERSION: u32 = 1;
+pub(crate) const CHUNKER_VERSION: u32 = 2;
 
 /// Text that belongs to no definition is cut into pieces of about this many lines.
 const LINES_PLAIN: usize = 40;
@@ -22,49 +22,39 @@ const LINES_MAX: usize = 80;
 const LINES_OVERLAP: usize = 8;
 /// A piece with more bytes is split, whatever its lines.
 const CHUNK_BYTES_MAX: usize = 8 * 1024;
-
-/// One piece of one file, without its text.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct ChunkRecord {
-    /// Names the piece in its place: path, first line and content.
-    pub id: u64,
-    /// Names the content alone: two equal pieces share a vector, and a renamed file needs no new one.
-    pub hash: String,
-    /// First line, from 1.
-    pub start: usize,
-    /// Last line, from 1.
-    pub end: usize,
-    /// `Outer.name` of the definition that the piece is cut from.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub symbol: Option<String>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub kind: Option<Kind>,
-}
-
-/// One piece with its text.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Chunk {
-    pub record: ChunkRecord,
-    /// The lines as they stand in the file.
-    pub text: String,
-}
-
-impl Chunk {
-    /// What the embedder reads: the name of the definition, then the text.
-    pub(crate) fn embedding_text(&self) -> String {
-        embedding_text(self.record.symbol.as_deref(), &self.text)
-    }
-}
-
 /// Small embedding models read a few hundred tokens; sending more only costs time.
 const EMBEDDING_BYTES_MAX: usize = 2000;
 
-fn embedding_text(symbol: Option<&str>, text: &str) -> String {
-    let mut whole = symbol.map(|symbol| format!("{symbol}\n")).unwrap_or_default();
-    let room = EMBEDDING_BYTES_MAX.min(text.len());
-    let cut = (0..=room).rev().find(|&at| text.is_char_boundary(at)).unwrap_or(0);
-    whole.push_str(&text[..cut]);
-    whole
+/// One piece of one file, without its text.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Chunk {
+    /// Names what the embedder reads: two equal pieces share a vector, and a renamed file needs no new one.
+    pub hash: PieceHash,
+    /// First line, from 1.
+    pub start: u32,
+    /// Last line, from 1.
+    pub end: u32,
+    /// `Outer.name` of the definition that the piece is cut from.
+    pub symbol: Option<String>,
+    pub kind: Option<Kind>,
+    /// Where its text lies in that of the file.
+    pub bytes: Range<usize>,
+}
+
+impl Chunk {
+    /// What the embedder reads: the name of the definition, then the beginning of the piece. `text` is the file's.
+    pub(crate) fn embedding_text(&self, text: &str) -> String {
+        let [symbol, newline, head] = embedding_parts(self.symbol.as_deref(), &text[self.bytes.clone()]);
+        [symbol, newline, head].concat()
+    }
+}
+
+fn embedding_parts<'a>(symbol: Option<&'a str>, text: &'a str) -> [&'a str; 3] {
+    let head = &text[..text.floor_char_boundary(EMBEDDING_BYTES_MAX)];
+    match symbol {
+        Some(symbol) => [symbol, "\n", head],
+        None => ["", "", head],
+    }
 }
 
 /// A file cut into pieces, with the definitions in it.
@@ -84,33 +74,34 @@ pub(crate) fn cut(path: &str, text: &str) -> Cut {
     while first < owners.len() {
         let owner = owners[first];
         let length = owners[first..].iter().take_while(|other| **other == owner).count();
-        let item = owner.map(|at| &outline[at]);
+        let item = (owner != NOBODY).then(|| &outline[owner as usize]);
         for (start, end) in split(&lines, first, first + length, item.is_some()) {
-            chunks.extend(piece(path, &lines, start, end, item));
+            chunks.extend(piece(&lines, start, end, item));
         }
         first += length;
     }
     Cut { chunks, lines: lines.count(), outline }
 }
 
-fn piece(path: &str, lines: &Lines<'_>, start: usize, end: usize, item: Option<&Outlined>) -> Option<Chunk> {
-    let text = lines.slice(start, end);
+fn piece(lines: &Lines<'_>, start: usize, end: usize, item: Option<&Outlined>) -> Option<Chunk> {
+    let bytes = lines.starts[start]..lines.starts[end];
+    let text = &lines.text[bytes.clone()];
     if !text.contains(|c: char| c.is_alphanumeric()) {
         return None;
     }
     let symbol = item.map(|item| item.definition.qualified());
-    let hash = short_hex(embedding_text(symbol.as_deref(), text).as_bytes());
-    let content = short_hex(text.as_bytes());
-    let id = number_of(&[path.as_bytes(), &(start as u64).to_le_bytes(), hash.as_bytes(), content.as_bytes()]);
+    let hash = PieceHash::of(&embedding_parts(symbol.as_deref(), text).map(str::as_bytes));
     let kind = item.map(|item| item.definition.kind);
-    let record = ChunkRecord { id, hash, start: start + 1, end, symbol, kind };
-    Some(Chunk { record, text: text.to_owned() })
+    Some(Chunk { hash, start: start as u32 + 1, end: end as u32, symbol, kind, bytes })
 }
+
+/// Owns no line of [`owners`].
+const NOBODY: u32 = u32::MAX;
 
 /// For every line the innermost definition that makes chunks, as an index into `outline`. What is nested in a
 /// function belongs to the function.
-fn owners(outline: &[Outlined], lines: usize) -> Vec<Option<usize>> {
-    let mut owners = vec![None; lines];
+fn owners(outline: &[Outlined], lines: usize) -> Vec<u32> {
+    let mut owners = vec![NOBODY; lines];
     // In order of their start, outer before inner: an inner one overwrites its lines.
     for (at, item) in outline.iter().enumerate() {
         let makes_chunks = !matches!(item.definition.kind, Kind::Constant | Kind::Type);
@@ -119,7 +110,7 @@ fn owners(outline: &[Outlined], lines: usize) -> Vec<Option<usize>> {
         }
         let end = item.definition.end_line.min(lines);
         let start = (item.doc_line - 1).min(end);
-        owners[start..end].fill(Some(at));
+        owners[start..end].fill(at as u32);
     }
     owners
 }

@@ -1,28 +1,70 @@
-//! What names a piece of content? Its SHA-256, written in lower-case hex.
+//! What names a piece of content? A file its SHA-256, a piece of one its XXH3.
+//!
+//! Only the name of a whole file decides whether something is the same, so only it withstands a forger. Pieces are
+//! hashed by the hundred thousand, and two that were made to collide share no more than a vector.
+
+use std::fmt;
 
 use sha2::{Digest, Sha256};
+use xxhash_rust::xxh3::Xxh3;
 
-/// The SHA-256 of `bytes` as 64 hex digits.
-pub(crate) fn sha256_hex(bytes: &[u8]) -> String {
-    hex(&Sha256::digest(bytes))
+/// Names the content of a file: SHA-256 of `blob LENGTH\0` and its bytes, which is git's own name for it in a
+/// repository whose object format is SHA-256.
+pub(crate) type ContentKey = [u8; 32];
+
+/// See [`ContentKey`].
+pub(crate) fn content_key(bytes: &[u8]) -> ContentKey {
+    let mut digest = Sha256::new();
+    digest.update(format!("blob {}\0", bytes.len()));
+    digest.update(bytes);
+    digest.finalize().into()
 }
 
-/// The first half of the SHA-256 of `bytes` as 32 hex digits: enough to name a chunk, half the room.
+/// Names a piece of text, wherever it stands: XXH3 of 64 bits.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct PieceHash(u64);
+
+impl PieceHash {
+    /// Of the parts one after the other.
+    pub(crate) fn of(parts: &[&[u8]]) -> PieceHash {
+        let mut digest = Xxh3::new();
+        parts.iter().for_each(|part| digest.update(part));
+        PieceHash(digest.digest())
+    }
+
+    pub(crate) fn from_bytes(bytes: [u8; 8]) -> PieceHash {
+        PieceHash(u64::from_le_bytes(bytes))
+    }
+
+    pub(crate) fn to_bytes(self) -> [u8; 8] {
+        self.0.to_le_bytes()
+    }
+
+    /// As 32 hex digits, of which the vector lane has room for all.
+    pub(crate) fn hex(self) -> String {
+        format!("{:032x}", self.0)
+    }
+
+    /// What [`PieceHash::hex`] wrote.
+    pub(crate) fn from_hex(text: &str) -> Option<PieceHash> {
+        let number = u128::from_str_radix(text, 16).ok()?;
+        u64::try_from(number).ok().map(PieceHash)
+    }
+}
+
+impl fmt::Debug for PieceHash {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.hex())
+    }
+}
+
+/// The first half of the SHA-256 of `bytes` as 32 hex digits.
+#[cfg(any(test, feature = "vectors"))]
 pub(crate) fn short_hex(bytes: &[u8]) -> String {
     hex(&Sha256::digest(bytes)[..16])
 }
 
-/// A number that names the parts in their order. Parts are length-prefixed, so ("ab", "c") differs from ("a", "bc").
-pub(crate) fn number_of(parts: &[&[u8]]) -> u64 {
-    let mut digest = Sha256::new();
-    for part in parts {
-        digest.update((part.len() as u64).to_le_bytes());
-        digest.update(part);
-    }
-    let bytes = digest.finalize();
-    u64::from_le_bytes(bytes[..8].try_into().expect("a SHA-256 has 32 bytes"))
-}
-
+#[cfg(any(test, feature = "vectors"))]
 fn hex(bytes: &[u8]) -> String {
     const DIGITS: &[u8; 16] = b"0123456789abcdef";
     let mut text = String::with_capacity(bytes.len() * 2);
@@ -39,12 +81,20 @@ mod tests {
 
     #[test]
     fn the_digest_is_the_one_that_the_standard_gives() {
-        assert_eq!(sha256_hex(b"abc"), "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
         assert_eq!(short_hex(b"abc"), "ba7816bf8f01cfea414140de5dae2223");
     }
 
     #[test]
-    fn the_borders_between_parts_count() {
-        assert_ne!(number_of(&[b"ab", b"c"]), number_of(&[b"a", b"bc"]));
+    fn the_content_key_is_the_name_that_git_gives_in_a_sha_256_repository() {
+        // git hash-object --object-format=sha256 of an empty file
+        assert_eq!(hex(&content_key(b"")), "473a0f4c3be8a93681a267e3b1e9a7dcda1185436fe141f7749120a303721813");
+    }
+
+    #[test]
+    fn a_piece_hash_survives_its_hex() {
+        let hash = PieceHash::of(&[b"a", b"b"]);
+        assert_eq!(hash, PieceHash::of(&[b"ab"]));
+        assert_eq!(PieceHash::from_hex(&hash.hex()), Some(hash));
+        assert_eq!(PieceHash::from_hex("xyz"), None);
     }
 }

@@ -1,23 +1,21 @@
 //! What can one hold in the hand? An [`Index`]: opened over a store and a tree, refreshed, asked.
 
-use std::collections::{BTreeMap, HashMap};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
-use crate::admit::admit;
-use crate::chunk::ChunkRecord;
+use crate::diff::Scope;
 use crate::embed::Embedder;
-use crate::lexical::Lexical;
-use crate::manifest::{FileRecord, Manifest, VectorRecord};
-use crate::pace::Steps;
-use crate::refresh::{RefreshError, refresh};
-use crate::report::{Progress, Report, SkipReason, skip_counts};
+use crate::overlay::Overlay;
+use crate::pace::{Steps, Ticker};
+use crate::refresh::{Memory, RefreshError, Refreshed, Task, refresh};
+use crate::report::{Progress, Report};
 use crate::search::{Answer, Query, SearchError, search};
-use crate::symbols::{SymbolAnswer, SymbolTable};
-use crate::vector::Vectors;
+use crate::symbols::SymbolAnswer;
+use crate::view::{Definitions, Place, View};
+use crate::watch::Watch;
 
 /// A code index: one store over one tree. Several may be open on one store; one of them refreshes at a time, and the
 /// others keep answering from what they opened.
@@ -26,6 +24,8 @@ pub struct Index {
     root: PathBuf,
     embedder: Option<Arc<dyn Embedder>>,
     view: View,
+    memory: Memory,
+    watch: Option<Watch>,
 }
 
 /// Why an index could not be opened. A damaged store is no reason: it opens, says so, and the next refresh rebuilds.
@@ -80,8 +80,10 @@ impl Index {
         let store_error = |source| OpenError::Store { path: store_dir.to_path_buf(), source };
         std::fs::create_dir_all(store_dir).map_err(store_error)?;
         let store = store_dir.canonicalize().map_err(store_error)?;
-        let view = View::load(&store, &real_root, embedder.as_deref());
-        Ok(Index { store, root: real_root, embedder, view })
+        let memory = Memory::default();
+        let place = Place { store: &store, root: &real_root, embedder: embedder.as_deref(), memory: &memory };
+        let view = View::load(&place);
+        Ok(Index { store, root: real_root, embedder, view, memory, watch: None })
     }
 
     /// Makes the index agree with the tree: reads what changed, forgets what is gone, commits, and answers from the
@@ -91,17 +93,71 @@ impl Index {
         on_progress: &mut dyn FnMut(Progress),
         cancel: &AtomicBool,
     ) -> Result<Report, RefreshError> {
-        self.refresh_in_steps(on_progress, cancel, &Steps::all())
+        self.refresh_in_steps(Scope::Tree, on_progress, cancel, &Steps::all())
+    }
+
+    /// Like [`Index::refresh`] for these files, and what lies in these directories, alone: the rest of the tree is not
+    /// looked at. Paths are absolute or relative to the root; those outside of it are left out. Where one of them says
+    /// what is ignored, the whole tree is looked at.
+    pub fn refresh_paths(&mut self, paths: &[PathBuf], cancel: &AtomicBool) -> Result<Report, RefreshError> {
+        let scope = Scope::of_paths(&self.root, paths);
+        if scope.is_empty() {
+            return Ok(Report { generation: self.view.generation, ..Report::default() });
+        }
+        self.refresh_in_steps(scope, &mut |_| {}, cancel, &Steps::all())
+    }
+
+    /// Refreshes what has changed since the last call: the first call looks at the whole tree and begins to watch it,
+    /// later ones read what the kernel has told meanwhile, and look at everything once a minute. Where the kernel
+    /// cannot tell, everything is looked at every two seconds. Nothing where nothing has changed.
+    pub fn catch_up(&mut self, cancel: &AtomicBool) -> Result<Option<Report>, RefreshError> {
+        let root = &self.root;
+        let scope = self.watch.get_or_insert_with(|| Watch::start(root)).changes();
+        if scope.is_empty() {
+            return Ok(None);
+        }
+        let report = self.refresh_in_steps(scope, &mut |_| {}, cancel, &Steps::all())?;
+        if let Some(watch) = &mut self.watch {
+            watch.done();
+        }
+        Ok(Some(report))
+    }
+
+    /// Waits until the tree changes and its writers pause for 50 milliseconds, but no longer than `timeout`. The
+    /// usual loop is this and [`Index::catch_up`].
+    pub fn wait_for_changes(&mut self, timeout: Duration) {
+        let root = &self.root;
+        self.watch.get_or_insert_with(|| Watch::start(root)).wait(timeout);
+    }
+
+    /// Like [`Index::search`], but what was written before this call is found: [`Index::catch_up`] comes first. Where
+    /// that fails the search answers from what there is, and a note says so.
+    pub fn search_fresh(&mut self, query: &Query, cancel: &AtomicBool) -> Result<Answer, SearchError> {
+        let stale = self.catch_up(cancel).err();
+        let mut answer = self.search(query)?;
+        answer.notes.extend(stale.map(|error| format!("the index may be older than the tree: {error}")));
+        Ok(answer)
     }
 
     pub(crate) fn refresh_in_steps(
         &mut self,
+        scope: Scope,
         on_progress: &mut dyn FnMut(Progress),
         cancel: &AtomicBool,
         steps: &Steps,
     ) -> Result<Report, RefreshError> {
-        let report = refresh(&self.store, &self.root, self.embedder.as_deref(), on_progress, cancel, steps)?;
-        self.view = View::load(&self.store, &self.root, self.embedder.as_deref());
+        let embedder = self.embedder.as_deref();
+        let task = Task { store: &self.store, root: &self.root, embedder, scope, steps };
+        let Refreshed { report, manifest, files } = refresh(task, &mut self.memory, Ticker::new(on_progress, cancel))?;
+        let overlay = self.view.overlay.take();
+        let embedder = self.embedder.as_deref();
+        let place = Place { store: &self.store, root: &self.root, embedder, memory: &self.memory };
+        // Another writer may have replaced it by now; then the newest state is read.
+        self.view = match View::of(&place, &manifest, files) {
+            (view, false) => view,
+            (_, true) => View::load(&place),
+        };
+        self.view.overlay = overlay;
         Ok(report)
     }
 
@@ -111,22 +167,41 @@ impl Index {
         search(&self.view, self.embedder.as_deref(), query)
     }
 
+    /// Puts contents above the tree that are not written to it yet: from now on a path is searched as it stands here,
+    /// and one without content not at all. Earlier changes stay until the same path comes again.
+    pub fn overlay(&mut self, changes: &[(String, Option<Vec<u8>>)]) -> Result<(), SearchError> {
+        let mut contents = self.view.overlay.take().map(Overlay::into_contents).unwrap_or_default();
+        contents.extend(changes.iter().cloned());
+        self.view.overlay = Some(Overlay::of(contents).map_err(|error| SearchError::Overlay(error.to_string()))?);
+        Ok(())
+    }
+
+    /// Takes everything away that [`Index::overlay`] put there.
+    pub fn clear_overlay(&mut self) {
+        self.view.overlay = None;
+    }
+
     /// The definition of a name: plain (`close`), qualified (`Session.close`, `Session::close`), or with its file
     /// (`src/session.py:Session.close`).
     pub fn symbol(&self, name: &str) -> SymbolAnswer {
-        self.view.symbols.lookup(&self.view.files, name)
+        let lookup = |definitions: &Definitions| definitions.table.lookup(&definitions.files, name);
+        let below = lookup(self.view.definitions());
+        match &self.view.overlay {
+            Some(overlay) => lookup(&overlay.definitions).over(below, |path| overlay.hides(path)),
+            None => below,
+        }
     }
 
     /// What the index holds.
     pub fn status(&self) -> Status {
-        let files = self.view.files.iter().map(|(_, record)| record);
+        let files = &self.view.files;
         Status {
             generation: self.view.generation,
             age_seconds: self.view.age_seconds(),
-            files: self.view.files.len(),
-            chunks: files.clone().map(|record| record.chunks.len()).sum(),
-            definitions: files.clone().map(|record| record.definitions.len()).sum(),
-            lines: files.map(|record| record.lines).sum(),
+            files: files.len(),
+            chunks: files.chunks_in_all(),
+            definitions: files.definitions_in_all(),
+            lines: files.lines_in_all(),
             notes: self.view.notes.clone(),
         }
     }
@@ -137,182 +212,12 @@ impl Index {
     }
 
     #[cfg(test)]
+    pub(crate) fn store(&self) -> &Path {
+        &self.store
+    }
+
+    #[cfg(test)]
     pub(crate) fn view(&self) -> &View {
         &self.view
     }
-}
-
-/// A chunk as (index of the file, index in the file).
-pub(crate) type ChunkKey = (u32, u32);
-
-/// One committed state, opened for reading. Loading never fails: what cannot be opened is missing and noted.
-pub(crate) struct View {
-    root: PathBuf,
-    pub generation: u64,
-    refreshed_at: u64,
-    pub files: Vec<(String, FileRecord)>,
-    pub symbols: SymbolTable,
-    pub skipped: BTreeMap<SkipReason, usize>,
-    pub lexical: Result<Lexical, String>,
-    pub vectors: Result<Option<Vectors>, String>,
-    pub notes: Vec<String>,
-    by_id: HashMap<u64, ChunkKey>,
-    by_hash: HashMap<String, Vec<ChunkKey>>,
-}
-
-impl View {
-    /// A writer may commit between the reading of the manifest and the opening of the lanes; then it is read again.
-    pub(crate) fn load(store: &Path, root: &Path, embedder: Option<&dyn Embedder>) -> View {
-        let mut view = View::load_once(store, root, embedder);
-        for _ in 0..2 {
-            if !view.is_torn() {
-                break;
-            }
-            std::thread::sleep(Duration::from_millis(50));
-            view = View::load_once(store, root, embedder);
-        }
-        if view.is_torn() {
-            view.notes.push("the index was not committed to its end; a refresh repairs it".to_owned());
-        }
-        view
-    }
-
-    fn is_torn(&self) -> bool {
-        self.lexical.as_ref().is_ok_and(|lexical| lexical.generation() != Some(self.generation))
-    }
-
-    fn load_once(store: &Path, root: &Path, embedder: Option<&dyn Embedder>) -> View {
-        let manifest = match Manifest::read(store) {
-            Ok(Some(manifest)) => manifest,
-            Ok(None) => return View::empty(root, "nothing is indexed yet; a refresh does it".to_owned()),
-            Err(error) => return View::empty(root, format!("{error}; a refresh rebuilds the index")),
-        };
-        let mut notes = Vec::new();
-        let lexical = Lexical::open(&store.join(&manifest.lexical_directory)).map_err(|error| error.to_string());
-        if let Err(error) = &lexical {
-            notes.push(format!("{error}; a refresh rebuilds it"));
-        }
-        let vectors = open_vectors(store, manifest.vector.as_ref(), embedder, &mut notes);
-        let skipped = skip_counts(&manifest.skipped);
-        let files: Vec<(String, FileRecord)> = manifest.files.into_iter().collect();
-        let (by_id, by_hash) = keys(&files);
-        View {
-            root: root.to_path_buf(),
-            generation: manifest.generation,
-            refreshed_at: manifest.refreshed_at,
-            symbols: SymbolTable::of(&files),
-            files,
-            skipped,
-            lexical,
-            vectors,
-            notes,
-            by_id,
-            by_hash,
-        }
-    }
-
-    fn empty(root: &Path, note: String) -> View {
-        View {
-            root: root.to_path_buf(),
-            generation: 0,
-            refreshed_at: 0,
-            files: Vec::new(),
-            symbols: SymbolTable::default(),
-            skipped: BTreeMap::new(),
-            lexical: Err(note.clone()),
-            vectors: Ok(None),
-            notes: vec![note],
-            by_id: HashMap::new(),
-            by_hash: HashMap::new(),
-        }
-    }
-
-    pub(crate) fn age_seconds(&self) -> u64 {
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
-        now.saturating_sub(self.refreshed_at)
-    }
-
-    pub(crate) fn chunk(&self, (file, at): ChunkKey) -> (&str, &ChunkRecord) {
-        let (path, record) = &self.files[file as usize];
-        (path, &record.chunks[at as usize])
-    }
-
-    pub(crate) fn key_of(&self, id: u64) -> Option<ChunkKey> {
-        self.by_id.get(&id).copied()
-    }
-
-    pub(crate) fn keys_of_hash(&self, hash: &str) -> impl Iterator<Item = ChunkKey> {
-        self.by_hash.get(hash).into_iter().flatten().copied()
-    }
-
-    /// The chunk of a file that holds the first line of a definition. Where several do (overlaps, a class and its
-    /// first method), the one that ends with or before the definition, and of those the first.
-    pub(crate) fn chunk_at(&self, file: u32, first: usize, last: usize) -> Option<ChunkKey> {
-        let chunks = &self.files[file as usize].1.chunks;
-        let holds = |chunk: &&ChunkRecord| chunk.start <= first && first <= chunk.end;
-        let at = chunks
-            .iter()
-            .enumerate()
-            .filter(|(_, chunk)| holds(chunk))
-            .min_by_key(|(at, chunk)| (chunk.end > last, *at))
-            .map(|(at, _)| at)?;
-        Some((file, at as u32))
-    }
-
-    /// The texts of chunks, in their order. Where the text lane is damaged they come from the tree as it is now.
-    pub(crate) fn texts(&self, keys: &[ChunkKey]) -> Vec<String> {
-        let ids: Vec<u64> = keys.iter().map(|key| self.chunk(*key).1.id).collect();
-        let mut texts = match &self.lexical {
-            Ok(lexical) => lexical.texts(&ids).unwrap_or_default(),
-            Err(_) => HashMap::new(),
-        };
-        let text = |(key, id): (&ChunkKey, &u64)| texts.remove(id).unwrap_or_else(|| self.text_of_tree(*key));
-        keys.iter().zip(&ids).map(text).collect()
-    }
-
-    fn text_of_tree(&self, key: ChunkKey) -> String {
-        let (path, chunk) = self.chunk(key);
-        let Ok(admitted) = admit(&self.root.join(path)) else { return String::new() };
-        let (text, _) = admitted.text();
-        text.split_inclusive('\n').skip(chunk.start - 1).take(chunk.end + 1 - chunk.start).collect()
-    }
-}
-
-type Keys = (HashMap<u64, ChunkKey>, HashMap<String, Vec<ChunkKey>>);
-
-fn keys(files: &[(String, FileRecord)]) -> Keys {
-    let (mut by_id, mut by_hash): Keys = Default::default();
-    for (file, (_, record)) in files.iter().enumerate() {
-        for (at, chunk) in record.chunks.iter().enumerate() {
-            let key = (file as u32, at as u32);
-            by_id.insert(chunk.id, key);
-            by_hash.entry(chunk.hash.clone()).or_default().push(key);
-        }
-    }
-    (by_id, by_hash)
-}
-
-fn open_vectors(
-    store: &Path,
-    record: Option<&VectorRecord>,
-    embedder: Option<&dyn Embedder>,
-    notes: &mut Vec<String>,
-) -> Result<Option<Vectors>, String> {
-    let (Some(record), Some(embedder)) = (record, embedder) else {
-        if embedder.is_some() {
-            notes.push("nothing has a vector yet; a refresh makes them".to_owned());
-        }
-        return Ok(None);
-    };
-    if record.embedder != embedder.name() || record.dimension != embedder.dimension() {
-        notes.push(format!("the vectors are those of {:?}; a refresh makes new ones", record.embedder));
-        return Ok(None);
-    }
-    if record.missing > 0 {
-        notes.push(format!("{} chunks have no vector yet", record.missing));
-    }
-    Vectors::open(&store.join(&record.directory), embedder.name(), embedder.dimension()).map(Some).map_err(|error| {
-        notes.push(format!("{error}; a refresh rebuilds it"));
-        error.to_string()
-    })
 }

@@ -4,24 +4,24 @@
 //! manifest does not know of is seen. A damaged file can make tantivy panic; every read is fenced so that the caller
 //! gets an error instead.
 
-use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 
 use tantivy::collector::TopDocs;
 use tantivy::query::{BooleanQuery, BoostQuery, Occur, Query, TermQuery};
-use tantivy::schema::{
-    FAST, Field, INDEXED, IndexRecordOption, STORED, STRING, Schema, TextFieldIndexing, TextOptions, Value,
-};
+use tantivy::schema::{FAST, Field, INDEXED, IndexRecordOption, STRING, Schema, TextFieldIndexing, TextOptions};
 use tantivy::tokenizer::{Token, TokenStream, Tokenizer};
 use tantivy::{Index, IndexReader, IndexWriter, ReloadPolicy, TantivyDocument, Term};
 
-use crate::chunk::Chunk;
+use crate::document::Document;
+use crate::file_no::FileNo;
 use crate::tokenize::{Words, words};
 
 const TOKENIZER_NAME: &str = "code";
-/// Memory of the writer before it starts a new segment.
-const WRITER_BYTES: usize = 64 * 1024 * 1024;
+/// Threads that tokenize.
+const WRITER_THREADS: usize = 2;
+/// Memory of all of them together before they start new segments.
+const WRITER_BYTES: usize = 128 * 1024 * 1024;
 /// A word in the name of the definition counts more than one in its body.
 const SYMBOL_BOOST: f32 = 3.0;
 /// A word in the path counts a little more, too.
@@ -41,8 +41,9 @@ impl From<tantivy::TantivyError> for LexicalError {
 
 #[derive(Clone, Copy)]
 struct Fields {
+    /// See [`chunk_id`].
     id: Field,
-    /// The whole path, to delete by.
+    /// The number of the file, to delete by.
     file: Field,
     /// The path and every directory above it, to filter by.
     within: Field,
@@ -51,12 +52,51 @@ struct Fields {
     body: Field,
 }
 
+/// Names a chunk in the text lane: the number of its file, then its place in the file.
+pub(crate) fn chunk_id(file: FileNo, at: usize) -> u64 {
+    u64::from(file.0) << 32 | at as u64
+}
+
+/// The number and the place in a [`chunk_id`].
+pub(crate) fn parts_of_id(id: u64) -> (FileNo, usize) {
+    (FileNo((id >> 32) as u32), id as u32 as usize)
+}
+
+/// What a commit of the text lane says of itself. A commit holds the files of its own generation and those of all
+/// generations before it, down to `purged`: files that are gone leave only with a later commit, so that a refresh
+/// that dies between this commit and the manifest has harmed nobody.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Commit {
+    pub generation: u64,
+    /// Files that were gone in this generation are no longer there.
+    pub purged: u64,
+    /// The number of the next new file.
+    pub next_file: u32,
+}
+
+impl Commit {
+    fn payload(self) -> String {
+        format!("{} {} {}", self.generation, self.purged, self.next_file)
+    }
+
+    fn of_payload(payload: &str) -> Option<Commit> {
+        let mut parts = payload.split(' ').map(str::parse);
+        let mut number = || parts.next()?.ok();
+        Some(Commit { generation: number()?, purged: number()?, next_file: u32::try_from(number()?).ok()? })
+    }
+
+    /// Whether everything that lived in `generation` is there.
+    pub(crate) fn serves(self, generation: u64) -> bool {
+        self.purged <= generation && generation <= self.generation
+    }
+}
+
 /// The text lane as it was when it was opened.
 pub(crate) struct Lexical {
     index: Index,
     fields: Fields,
     reader: IndexReader,
-    generation: Option<u64>,
+    commit: Option<Commit>,
 }
 
 impl Lexical {
@@ -64,6 +104,16 @@ impl Lexical {
     pub(crate) fn create(directory: &Path) -> Result<Lexical, LexicalError> {
         std::fs::create_dir_all(directory).map_err(|error| LexicalError(error.to_string()))?;
         Lexical::over(fenced(|| Ok(Index::create_in_dir(directory, schema().0)?))?)
+    }
+
+    /// Makes an empty one that is gone with this value.
+    pub(crate) fn in_memory() -> Result<Lexical, LexicalError> {
+        Lexical::over(Index::create_in_ram(schema().0))
+    }
+
+    /// Sees what was committed since it was opened.
+    pub(crate) fn reload(&self) -> Result<(), LexicalError> {
+        fenced(|| Ok(self.reader.reload()?))
     }
 
     /// Opens one that [`Lexical::create`] made.
@@ -79,14 +129,14 @@ impl Lexical {
         index.tokenizers().register(TOKENIZER_NAME, CodeTokenizer);
         fenced(|| {
             let reader = index.reader_builder().reload_policy(ReloadPolicy::Manual).try_into()?;
-            let generation = index.load_metas()?.payload.and_then(|payload| payload.parse().ok());
-            Ok(Lexical { fields: schema().1, reader, generation, index: index.clone() })
+            let commit = index.load_metas()?.payload.and_then(|payload| Commit::of_payload(&payload));
+            Ok(Lexical { fields: schema().1, reader, commit, index: index.clone() })
         })
     }
 
-    /// The generation of the last commit; nothing where there was none.
-    pub(crate) fn generation(&self) -> Option<u64> {
-        self.generation
+    /// The last commit; nothing where there was none.
+    pub(crate) fn commit(&self) -> Option<Commit> {
+        self.commit
     }
 
     /// Reads every file of the lane and compares checksums; the names of the damaged ones.
@@ -99,12 +149,14 @@ impl Lexical {
         })
     }
 
-    /// Chunk ids with their BM25 scores, best first. A chunk needs one of the words.
+    /// Chunk ids with their BM25 scores, best first. A chunk needs one of the words. How rare a word is, is told by
+    /// `whole` where this is a small part beside it; then the scores of both compare.
     pub(crate) fn search(
         &self,
         words: &[String],
         within: Option<&str>,
         limit: usize,
+        whole: Option<&Lexical>,
     ) -> Result<Vec<(u64, f32)>, LexicalError> {
         let mut any: Vec<(Occur, Box<dyn Query>)> = Vec::new();
         for word in words {
@@ -123,7 +175,9 @@ impl Lexical {
         }
         fenced(|| {
             let searcher = self.reader.searcher();
-            let top = searcher.search(&query, &TopDocs::with_limit(limit.max(1)).order_by_score())?;
+            let whole = whole.map_or_else(|| searcher.clone(), |whole| whole.reader.searcher());
+            let best = TopDocs::with_limit(limit.max(1)).order_by_score();
+            let top = searcher.search_with_statistics_provider(&query, &best, &whole)?;
             let mut found = Vec::with_capacity(top.len());
             for (score, address) in top {
                 let ids = searcher.segment_reader(address.segment_ord).fast_fields().u64("id")?;
@@ -133,46 +187,22 @@ impl Lexical {
         })
     }
 
-    /// The stored texts of these chunks; chunks that are not there are left out.
-    pub(crate) fn texts(&self, ids: &[u64]) -> Result<HashMap<u64, String>, LexicalError> {
-        fenced(|| {
-            let searcher = self.reader.searcher();
-            let mut texts = HashMap::new();
-            for &id in ids {
-                let query = TermQuery::new(Term::from_field_u64(self.fields.id, id), IndexRecordOption::Basic);
-                let top = searcher.search(&query, &TopDocs::with_limit(1).order_by_score())?;
-                if let Some((_, address)) = top.first() {
-                    let document: TantivyDocument = searcher.doc(*address)?;
-                    let text = document.get_first(self.fields.body).and_then(|value| value.as_str().map(str::to_owned));
-                    texts.extend(text.map(|text| (id, text)));
-                }
-            }
-            Ok(texts)
-        })
-    }
-
     /// Starts to write. Nothing is seen by anybody before [`LexicalWriter::commit`].
     pub(crate) fn writer(&self) -> Result<LexicalWriter, LexicalError> {
-        let writer = fenced(|| Ok(self.index.writer_with_num_threads(1, WRITER_BYTES)?))?;
+        let writer = fenced(|| Ok(self.index.writer_with_num_threads(WRITER_THREADS, WRITER_BYTES)?))?;
         Ok(LexicalWriter { writer, fields: self.fields })
     }
 
-    /// The ids of all live documents, with their texts.
+    /// The ids of all documents.
     #[cfg(test)]
-    pub(crate) fn everything(&self) -> std::collections::BTreeMap<u64, String> {
+    pub(crate) fn everything(&self) -> std::collections::BTreeSet<u64> {
         let searcher = self.reader.searcher();
-        let limit = (searcher.num_docs() as usize).max(1);
-        let top = searcher
-            .search(&tantivy::query::AllQuery, &TopDocs::with_limit(limit).order_by_score())
-            .expect("a sound index can be listed");
-        let documents = top.into_iter().map(|(_, address)| searcher.doc::<TantivyDocument>(address).expect("sound"));
-        documents
-            .map(|document| {
-                let id = document.get_first(self.fields.id).and_then(|value| value.as_u64()).expect("has an id");
-                let text = document.get_first(self.fields.body).and_then(|value| value.as_str()).expect("has a text");
-                (id, text.to_owned())
-            })
-            .collect()
+        let mut ids = std::collections::BTreeSet::new();
+        for segment in searcher.segment_readers() {
+            let column = segment.fast_fields().u64("id").expect("a sound index has ids");
+            ids.extend(segment.doc_ids_alive().filter_map(|document| column.first(document)));
+        }
+        ids
     }
 }
 
@@ -184,53 +214,58 @@ pub(crate) struct LexicalWriter {
 
 impl LexicalWriter {
     /// Drops all chunks of a file.
-    pub(crate) fn remove(&self, path: &str) {
-        self.writer.delete_term(Term::from_field_text(self.fields.file, path));
+    pub(crate) fn remove(&self, file: FileNo) {
+        self.writer.delete_term(Term::from_field_u64(self.fields.file, file.0.into()));
     }
 
-    /// Adds one chunk of a file.
-    pub(crate) fn add(&self, path: &str, chunk: &Chunk) -> Result<(), LexicalError> {
-        let mut document = TantivyDocument::new();
-        document.add_u64(self.fields.id, chunk.record.id);
-        document.add_text(self.fields.file, path);
-        document.add_text(self.fields.within, path);
-        for (at, _) in path.match_indices('/') {
-            document.add_text(self.fields.within, &path[..at]);
+    /// Adds all chunks of a file. Several threads may do so at a time.
+    pub(crate) fn add(&self, file: &Document) -> Result<(), LexicalError> {
+        for (at, chunk) in file.chunks.iter().enumerate() {
+            let mut document = TantivyDocument::new();
+            document.add_u64(self.fields.id, chunk_id(file.file, at));
+            document.add_u64(self.fields.file, file.file.0.into());
+            document.add_text(self.fields.within, &file.path);
+            for (at, _) in file.path.match_indices('/') {
+                document.add_text(self.fields.within, &file.path[..at]);
+            }
+            document.add_text(self.fields.path, &file.path);
+            document.add_text(self.fields.symbol, chunk.symbol.as_deref().unwrap_or_default());
+            document.add_text(self.fields.body, file.text_of(chunk));
+            self.writer.add_document(document)?;
         }
-        document.add_text(self.fields.path, path);
-        document.add_text(self.fields.symbol, chunk.record.symbol.as_deref().unwrap_or_default());
-        document.add_text(self.fields.body, &chunk.text);
-        self.writer.add_document(document)?;
         Ok(())
     }
 
-    /// Makes the changes visible to those who open the lane from now on, under this generation.
-    pub(crate) fn commit(mut self, generation: u64) -> Result<(), LexicalError> {
-        fenced(move || {
+    /// Makes the changes visible to those who open the lane from now on.
+    pub(crate) fn commit(&mut self, commit: Commit) -> Result<(), LexicalError> {
+        fenced(|| {
             let mut prepared = self.writer.prepare_commit()?;
-            prepared.set_payload(&generation.to_string());
+            prepared.set_payload(&commit.payload());
             prepared.commit()?;
-            self.writer.wait_merging_threads()?;
             Ok(())
         })
+    }
+
+    /// Lets what was begun in the background come to its end.
+    pub(crate) fn finish(self) -> Result<(), LexicalError> {
+        fenced(|| Ok(self.writer.wait_merging_threads()?))
     }
 }
 
 fn schema() -> (Schema, Fields) {
-    let words = |stored: bool| {
+    let words = || {
         let indexing =
             TextFieldIndexing::default().set_tokenizer(TOKENIZER_NAME).set_index_option(IndexRecordOption::WithFreqs);
-        let options = TextOptions::default().set_indexing_options(indexing);
-        if stored { options.set_stored() } else { options }
+        TextOptions::default().set_indexing_options(indexing)
     };
     let mut builder = Schema::builder();
     let fields = Fields {
-        id: builder.add_u64_field("id", INDEXED | FAST | STORED),
-        file: builder.add_text_field("file", STRING),
+        id: builder.add_u64_field("id", FAST),
+        file: builder.add_u64_field("file", INDEXED),
         within: builder.add_text_field("within", STRING),
-        path: builder.add_text_field("path", words(false)),
-        symbol: builder.add_text_field("symbol", words(false)),
-        body: builder.add_text_field("body", words(true)),
+        path: builder.add_text_field("path", words()),
+        symbol: builder.add_text_field("symbol", words()),
+        body: builder.add_text_field("body", words()),
     };
     (builder.build(), fields)
 }

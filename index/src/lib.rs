@@ -12,19 +12,29 @@
 
 mod admit;
 mod chunk;
+mod commit;
+mod definitions;
+mod diff;
+mod document;
 mod embed;
+mod embedding;
 mod file_no;
+mod files;
+mod files_segment;
 mod fuse;
 pub mod grep;
 mod hash;
 mod index;
+mod lane;
 mod language;
 mod lexical;
 mod manifest;
 mod map;
 mod outline;
 mod outline_rules;
+mod overlay;
 mod pace;
+mod pipeline;
 mod plan;
 mod prefix;
 mod refresh;
@@ -38,10 +48,15 @@ mod tokenize;
 mod varint;
 #[cfg(feature = "vectors")]
 mod vector;
-#[cfg(not(feature = "vectors"))]
+#[cfg(all(not(feature = "vectors"), not(test)))]
 #[path = "vector_absent.rs"]
 mod vector;
+#[cfg(all(not(feature = "vectors"), test))]
+#[path = "tests/vector_plain.rs"]
+mod vector;
+mod view;
 mod walk;
+mod watch;
 
 pub use embed::{EmbedError, Embedder};
 pub use index::{Index, OpenError, Status};

@@ -14,17 +14,29 @@ pub(crate) struct Ticker<'a> {
     on_progress: &'a mut dyn FnMut(Progress),
     last: Instant,
     cancel: &'a AtomicBool,
+    reading_since: Option<Instant>,
+    files: usize,
+    lines: usize,
 }
 
 impl<'a> Ticker<'a> {
     pub(crate) fn new(on_progress: &'a mut dyn FnMut(Progress), cancel: &'a AtomicBool) -> Ticker<'a> {
-        Ticker { on_progress, last: Instant::now(), cancel }
+        Ticker { on_progress, last: Instant::now(), cancel, reading_since: None, files: 0, lines: 0 }
+    }
+
+    /// One more file was read.
+    pub(crate) fn count(&mut self, lines: usize) {
+        self.files += 1;
+        self.lines += lines;
     }
 
     /// Call between any two pieces of work that can be abandoned.
     pub(crate) fn tick(&mut self, stage: Stage, done: usize, total: usize) -> Result<(), RefreshError> {
         if self.cancel.load(Ordering::Relaxed) {
             return Err(RefreshError::Cancelled);
+        }
+        if stage == Stage::Chunk && self.reading_since.is_none() {
+            self.reading_since = Some(Instant::now());
         }
         if (done == total && total > 0) || self.last.elapsed().as_millis() >= PROGRESS_MILLIS {
             self.say(stage, done, total);
@@ -35,14 +47,17 @@ impl<'a> Ticker<'a> {
     /// Tells it now, and does not ask.
     pub(crate) fn say(&mut self, stage: Stage, done: usize, total: usize) {
         self.last = Instant::now();
-        (self.on_progress)(Progress { stage, done, total });
+        let seconds = self.reading_since.map_or(0.0, |since| since.elapsed().as_secs_f64());
+        let lines_per_second = if seconds > 0.0 { (self.lines as f64 / seconds) as usize } else { 0 };
+        let (files, lines) = (self.files, self.lines);
+        (self.on_progress)(Progress { stage, done, total, files, lines, lines_per_second });
     }
 }
 
 /// Counts the operations on the store, so that tests can stop before any one of them.
 pub(crate) struct Steps {
     #[cfg(test)]
-    left: std::cell::Cell<Option<u32>>,
+    left: std::sync::Mutex<Option<u32>>,
 }
 
 impl Steps {
@@ -50,24 +65,24 @@ impl Steps {
     pub(crate) fn all() -> Steps {
         Steps {
             #[cfg(test)]
-            left: std::cell::Cell::new(None),
+            left: std::sync::Mutex::new(None),
         }
     }
 
-    /// Stops before the operation with this number, counting from 0.
+    /// Stops before the operation with this number, counting from 0, and before all after it.
     #[cfg(test)]
     pub(crate) fn stop_before(number: u32) -> Steps {
-        Steps { left: std::cell::Cell::new(Some(number)) }
+        Steps { left: std::sync::Mutex::new(Some(number)) }
     }
 
     #[cfg_attr(not(test), allow(unused_variables, clippy::unused_self))]
     pub(crate) fn next(&self, what: &'static str) -> Result<(), RefreshError> {
         #[cfg(test)]
-        if let Some(left) = self.left.get() {
-            if left == 0 {
+        if let Some(left) = &mut *self.left.lock().expect("no panic while locked") {
+            if *left == 0 {
                 return Err(RefreshError::Stopped(what));
             }
-            self.left.set(Some(left - 1));
+            *left -= 1;
         }
         Ok(())
     }

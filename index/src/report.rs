@@ -3,12 +3,9 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use serde::{Deserialize, Serialize};
-
 /// Why a path is not in the index. Paths that a .gitignore or .ignore file excludes are not skips: they were never
 /// part of what the person asked for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum SkipReason {
     /// A NUL byte in the first 8 KiB.
     Binary,
@@ -30,9 +27,35 @@ pub enum SkipReason {
     Unreadable,
     /// The tree has more files than the index takes.
     TooMany,
+    /// A lock file of a package manager: long, generated, and about no code of this tree.
+    LockFile,
 }
 
 impl SkipReason {
+    const ALL: [SkipReason; 11] = [
+        SkipReason::Binary,
+        SkipReason::TooLarge,
+        SkipReason::Minified,
+        SkipReason::Secret,
+        SkipReason::Hidden,
+        SkipReason::Symlink,
+        SkipReason::Special,
+        SkipReason::PathNotUtf8,
+        SkipReason::Unreadable,
+        SkipReason::TooMany,
+        SkipReason::LockFile,
+    ];
+
+    /// As the manifest writes it.
+    pub(crate) fn number(self) -> u8 {
+        self as u8
+    }
+
+    /// What [`SkipReason::number`] wrote.
+    pub(crate) fn of_number(number: u8) -> Option<SkipReason> {
+        SkipReason::ALL.get(usize::from(number)).copied()
+    }
+
     /// The reason in a few words, for people.
     pub fn words(self) -> &'static str {
         match self {
@@ -46,6 +69,7 @@ impl SkipReason {
             SkipReason::PathNotUtf8 => "path is not UTF-8",
             SkipReason::Unreadable => "cannot be read",
             SkipReason::TooMany => "beyond the limit on files",
+            SkipReason::LockFile => "lock file",
         }
     }
 }
@@ -57,7 +81,7 @@ impl fmt::Display for SkipReason {
 }
 
 /// One path that is not in the index, relative to the root.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Skipped {
     /// Relative to the root, `/` between components.
     pub path: String,
@@ -96,6 +120,12 @@ pub struct Progress {
     pub done: usize,
     /// Out of how many; 0 where that is not known yet.
     pub total: usize,
+    /// Files read so far.
+    pub files: usize,
+    /// Lines in them.
+    pub lines: usize,
+    /// Lines a second since the reading began.
+    pub lines_per_second: usize,
 }
 
 /// Wall time per stage, in seconds.
@@ -105,7 +135,7 @@ pub struct StageSeconds {
     pub walk: f64,
     /// Reading, hashing, parsing, chunking, feeding the text lane.
     pub chunk: f64,
-    /// Embedding and storing vectors.
+    /// Embedding and storing vectors after the reading has ended; most of it happens beside.
     pub embed: f64,
     /// Committing.
     pub commit: f64,

@@ -1,14 +1,15 @@
 //! Which pieces of the tree answer this question?
 
+use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use crate::embed::{Embedder, embed_checked};
 use crate::fuse::{factor, fuse, is_test_path, is_test_symbol, sort, spread};
-use crate::index::{ChunkKey, View};
 use crate::prefix::{OutsideTree, is_within, normal_prefix};
 use crate::report::SkipReason;
 use crate::symbols::{definition_at, is_asked_for};
 use crate::tokenize::query_words;
+use crate::view::{ChunkKey, TreeText, View};
 
 /// A search answers with at most this many hits.
 const HITS_MAX: usize = 200;
@@ -67,8 +68,10 @@ pub struct Hit {
     pub score: f64,
     /// Who found it.
     pub lanes: Vec<Lane>,
-    /// The lines, as indexed.
+    /// The lines, as the tree has them now.
     pub text: String,
+    /// Whether the file has changed since it was indexed (or is gone), so that these may be other lines.
+    pub changed: bool,
 }
 
 /// The answer to a [`Query`].
@@ -95,6 +98,9 @@ pub enum SearchError {
     /// The path prefix points outside of the root.
     #[error("the path prefix {0:?} is not inside the tree")]
     PathOutside(String),
+    /// The layer above the tree cannot be made.
+    #[error("the changes cannot be searched: {0}")]
+    Overlay(String),
 }
 
 pub(crate) fn search(view: &View, embedder: Option<&dyn Embedder>, query: &Query) -> Result<Answer, SearchError> {
@@ -154,18 +160,20 @@ fn hit(
     key: ChunkKey,
     score: f64,
     lanes: Vec<Lane>,
-    text: String,
+    text: TreeText,
     named: &HashMap<ChunkKey, (String, crate::outline::Kind)>,
 ) -> Hit {
     let (path, record) = view.chunk(key);
-    let own = record.symbol.clone().zip(record.kind);
+    let own = record.symbol.map(str::to_owned).zip(record.kind);
     let (symbol, kind) = own.or_else(|| named.get(&key).cloned()).unzip();
-    Hit { path: path.to_owned(), start_line: record.start, end_line: record.end, symbol, kind, score, lanes, text }
+    let TreeText { text, changed } = text;
+    let (start_line, end_line) = (record.start, record.end);
+    Hit { path: path.to_owned(), start_line, end_line, symbol, kind, score, lanes, text, changed }
 }
 
 fn weigh(view: &View, key: ChunkKey, words: &[String], tests_asked: bool) -> f64 {
     let (path, record) = view.chunk(key);
-    let symbol = record.symbol.as_deref();
+    let symbol = record.symbol;
     let is_test = is_test_path(path) || symbol.is_some_and(is_test_symbol);
     let defines = symbol.and_then(|symbol| symbol.rsplit('.').next()).is_some_and(|name| is_asked_for(name, words));
     factor(is_test, tests_asked, defines)
@@ -184,8 +192,16 @@ struct Lanes<'view> {
 impl Lanes<'_> {
     fn text(&mut self, words: &[String]) -> Vec<ChunkKey> {
         let Ok(lexical) = &self.view.lexical else { return Vec::new() };
-        match lexical.search(words, self.within, self.depth) {
-            // What the manifest does not name is of another generation and may be gone.
+        let above = self.view.overlay.as_ref().map(|overlay| &overlay.lexical);
+        let found = lexical.search(words, self.within, self.depth, None).and_then(|mut found| {
+            if let Some(above) = above {
+                found.extend(above.search(words, self.within, self.depth, Some(lexical))?);
+                found.sort_by(|left, right| right.1.total_cmp(&left.1));
+            }
+            Ok(found)
+        });
+        match found {
+            // What the table of files does not name is of another generation and may be gone.
             Ok(found) => found.into_iter().filter_map(|(id, _)| self.view.key_of(id)).collect(),
             Err(error) => {
                 self.notes.push(format!("{error}; a refresh rebuilds it"));
@@ -195,16 +211,22 @@ impl Lanes<'_> {
     }
 
     fn symbol(&mut self, words: &[String]) -> Vec<ChunkKey> {
+        let view = self.view;
         let mut keys = Vec::new();
-        for place in self.view.symbols.rank(&self.view.files, words, self.depth * 4) {
-            let (path, definition) = definition_at(&self.view.files, place);
-            if !self.within.is_none_or(|within| is_within(path, within)) {
-                continue;
-            }
-            let Some(key) = self.view.chunk_at(place.0, definition.start_line, definition.end_line) else { continue };
-            if !self.named.contains_key(&key) {
-                self.named.insert(key, (definition.qualified(), definition.kind));
-                keys.push(key);
+        let above = view.overlay.as_ref().map(|overlay| (&overlay.definitions, view.files.len() as u32));
+        for (definitions, first_row) in above.into_iter().chain([(view.definitions(), 0)]) {
+            for place in definitions.table.rank(&definitions.files, words, self.depth * 4) {
+                let (path, definition) = definition_at(&definitions.files, place);
+                let hidden = first_row == 0 && view.is_hidden(path);
+                if hidden || !self.within.is_none_or(|within| is_within(path, within)) {
+                    continue;
+                }
+                let (first, last) = (definition.start_line, definition.end_line);
+                let Some(key) = view.chunk_at(first_row + place.0, first, last) else { continue };
+                if let Entry::Vacant(place) = self.named.entry(key) {
+                    place.insert((definition.qualified(), definition.kind));
+                    keys.push(key);
+                }
             }
         }
         keys.truncate(self.depth);
@@ -230,7 +252,7 @@ impl Lanes<'_> {
         })
     }
 
-    /// With a path prefix the scan is widened until enough hits lie within it.
+    /// The scan is widened until enough hits lie within the path prefix; vectors that no file needs any more count not.
     fn nearest_within(&self, vectors: &crate::vector::Vectors, vector: &[f32]) -> Result<Vec<ChunkKey>, String> {
         let mut wanted = self.depth;
         loop {
@@ -239,7 +261,7 @@ impl Lanes<'_> {
             let keys = rows.iter().flat_map(|(hash, _)| self.view.keys_of_hash(hash));
             let fits = |key: &ChunkKey| self.within.is_none_or(|within| is_within(self.view.chunk(*key).0, within));
             let mut keys: Vec<ChunkKey> = keys.filter(fits).collect();
-            if exhausted || keys.len() >= self.depth || self.within.is_none() {
+            if exhausted || keys.len() >= self.depth {
                 keys.truncate(self.depth);
                 return Ok(keys);
             }

@@ -127,7 +127,7 @@ impl Segment {
         }
         let footer = map.len() - FOOTER_BYTES;
         let start = usize::try_from(number(&map, footer)).map_err(|_| SegmentError::Damaged)?;
-        if start < HEADER_BYTES || start > footer || (footer - start) % ENTRY_BYTES != 0 {
+        if start < HEADER_BYTES || start > footer || !(footer - start).is_multiple_of(ENTRY_BYTES) {
             return Err(SegmentError::Damaged);
         }
         let table = &map[start..footer];

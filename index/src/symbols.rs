@@ -3,7 +3,6 @@
 use std::collections::{HashMap, HashSet};
 
 use crate::fuse::is_test_path;
-use crate::manifest::FileRecord;
 use crate::outline::Definition;
 use crate::tokenize::words;
 
@@ -32,6 +31,32 @@ pub enum SymbolAnswer {
     NotFound,
 }
 
+impl SymbolAnswer {
+    fn of(mut found: Vec<SymbolDefinition>) -> SymbolAnswer {
+        match found.len() {
+            0 => SymbolAnswer::NotFound,
+            1 => SymbolAnswer::Exact(found.remove(0)),
+            _ => SymbolAnswer::Ambiguous(found),
+        }
+    }
+
+    fn into_definitions(self) -> Vec<SymbolDefinition> {
+        match self {
+            SymbolAnswer::Exact(one) => vec![one],
+            SymbolAnswer::Ambiguous(many) => many,
+            SymbolAnswer::NotFound => Vec::new(),
+        }
+    }
+
+    /// This answer of what lies above, then the other of what lies below and is not hidden.
+    pub(crate) fn over(self, below: SymbolAnswer, is_hidden: impl Fn(&str) -> bool) -> SymbolAnswer {
+        let mut found = self.into_definitions();
+        found.extend(below.into_definitions().into_iter().filter(|one| !is_hidden(&one.path)));
+        found.truncate(AMBIGUOUS_MAX);
+        SymbolAnswer::of(found)
+    }
+}
+
 /// A definition as (index of the file, index in the file).
 pub(crate) type Place = (u32, u32);
 
@@ -44,10 +69,10 @@ pub(crate) struct SymbolTable {
 }
 
 impl SymbolTable {
-    pub(crate) fn of(files: &[(String, FileRecord)]) -> SymbolTable {
+    pub(crate) fn of(files: &[(String, Vec<Definition>)]) -> SymbolTable {
         let mut table = SymbolTable::default();
-        for (file, (_, record)) in files.iter().enumerate() {
-            for (at, definition) in record.definitions.iter().enumerate() {
+        for (file, (_, definitions)) in files.iter().enumerate() {
+            for (at, definition) in definitions.iter().enumerate() {
                 let place = (file as u32, at as u32);
                 table.by_name.entry(definition.name.to_lowercase()).or_default().push(place);
                 let distinct: HashSet<String> = words(&definition.name).map(|word| word.text).collect();
@@ -62,7 +87,7 @@ impl SymbolTable {
 
     /// The definitions that bear `name`, which may be qualified (`Session.close`, `Session::close`) and may begin with
     /// a path (`src/session.py:Session.close`). Letter case decides only where it can.
-    pub(crate) fn lookup(&self, files: &[(String, FileRecord)], name: &str) -> SymbolAnswer {
+    pub(crate) fn lookup(&self, files: &[(String, Vec<Definition>)], name: &str) -> SymbolAnswer {
         let name = name.trim().replace("::", ".").replace('#', ".");
         let (path, name) = match name.rsplit_once(':') {
             Some((path, name)) => (Some(path.trim_start_matches("./")), name),
@@ -87,18 +112,12 @@ impl SymbolTable {
             found = matches(true);
         }
         found.sort_by_key(|place| (is_test_path(definition_at(files, *place).0), *place));
-        let mut found: Vec<SymbolDefinition> =
-            found.iter().take(AMBIGUOUS_MAX).map(|place| owned(files, *place)).collect();
-        match found.len() {
-            0 => SymbolAnswer::NotFound,
-            1 => SymbolAnswer::Exact(found.remove(0)),
-            _ => SymbolAnswer::Ambiguous(found),
-        }
+        SymbolAnswer::of(found.iter().take(AMBIGUOUS_MAX).map(|place| owned(files, *place)).collect())
     }
 
     /// The definitions whose names the query speaks of, best first. An identifier that the query holds as written
     /// comes first; then it counts how much of the name the query holds, rare words more than common ones.
-    pub(crate) fn rank(&self, files: &[(String, FileRecord)], query: &[String], limit: usize) -> Vec<Place> {
+    pub(crate) fn rank(&self, files: &[(String, Vec<Definition>)], query: &[String], limit: usize) -> Vec<Place> {
         let asked: HashSet<&str> = query.iter().map(String::as_str).collect();
         let candidates: HashSet<Place> =
             query.iter().filter_map(|word| self.by_word.get(word)).flatten().copied().collect();
@@ -153,12 +172,12 @@ pub(crate) fn is_asked_for(name: &str, query: &[String]) -> bool {
     !parts.is_empty() && parts.iter().all(|part| query.contains(part)) && parts.len() * 2 > query.len()
 }
 
-pub(crate) fn definition_at(files: &[(String, FileRecord)], (file, at): Place) -> (&str, &Definition) {
-    let (path, record) = &files[file as usize];
-    (path, &record.definitions[at as usize])
+pub(crate) fn definition_at(files: &[(String, Vec<Definition>)], (file, at): Place) -> (&str, &Definition) {
+    let (path, definitions) = &files[file as usize];
+    (path, &definitions[at as usize])
 }
 
-fn owned(files: &[(String, FileRecord)], place: Place) -> SymbolDefinition {
+fn owned(files: &[(String, Vec<Definition>)], place: Place) -> SymbolDefinition {
     let (path, definition) = definition_at(files, place);
     SymbolDefinition { path: path.to_owned(), definition: definition.clone() }
 }

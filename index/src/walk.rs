@@ -8,8 +8,10 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
 use ignore::{DirEntry, WalkBuilder};
+use rustc_hash::FxHashSet;
 
-use crate::admit::{FILE_BYTES_MAX, Stamp, is_secret_name};
+use crate::admit::{FILE_BYTES_MAX, Stamp, is_lock_name, is_secret_name};
+use crate::diff::Scope;
 use crate::report::{SkipReason, Skipped};
 
 /// More files than this are not indexed.
@@ -64,11 +66,40 @@ pub(crate) struct Entry {
 pub(crate) struct Walked {
     pub files: Vec<Entry>,
     pub skipped: Vec<Skipped>,
+    /// Relative to the root, which is the empty one.
+    directories: Vec<String>,
+}
+
+/// The directories that a walk over this scope enters.
+pub(crate) fn directories(root: &Path, scope: &Scope) -> Vec<String> {
+    let mut directories = walk_scope(root, scope, &mut |_| true).directories;
+    directories.retain(|directory| scope.holds(directory));
+    directories
+}
+
+/// Lists the part of the tree under `root` that a scope holds, by the same rules as [`walk`]: only directories that
+/// lead there are entered.
+pub(crate) fn walk_scope(root: &Path, scope: &Scope, seen: &mut dyn FnMut(usize) -> bool) -> Walked {
+    let Scope::Paths(paths) = scope else { return walk(root, seen) };
+    let mut leading: FxHashSet<String> = FxHashSet::default();
+    for path in paths {
+        leading.extend(path.match_indices('/').map(|(at, _)| path[..at].to_owned()));
+    }
+    let scope = scope.clone();
+    walk_where(root, seen, move |path| scope.holds(path) || leading.contains(path))
 }
 
 /// Lists the tree under `root`. `seen` is called for every file found and returns false to stop early; then the
 /// result is partial and must not be used.
 pub(crate) fn walk(root: &Path, seen: &mut dyn FnMut(usize) -> bool) -> Walked {
+    walk_where(root, seen, |_| true)
+}
+
+fn walk_where(
+    root: &Path,
+    seen: &mut dyn FnMut(usize) -> bool,
+    wanted: impl Fn(&str) -> bool + Send + Sync + 'static,
+) -> Walked {
     let skipped = Arc::new(Mutex::new(Vec::new()));
     let mut builder = WalkBuilder::new(root);
     builder
@@ -81,22 +112,27 @@ pub(crate) fn walk(root: &Path, seen: &mut dyn FnMut(usize) -> bool) -> Walked {
         .max_depth(Some(DEPTH_MAX));
     let (filter_root, filter_skipped) = (root.to_path_buf(), Arc::clone(&skipped));
     builder.filter_entry(move |entry| {
+        let path = relative(&filter_root, entry.path());
+        if entry.depth() > 0 && !wanted(&path) {
+            return false;
+        }
         let reason = match name_verdict(entry) {
             Verdict::Enter => return true,
             Verdict::Never => return false,
             Verdict::Skip(reason) => reason,
         };
-        let path = relative(&filter_root, entry.path());
         filter_skipped.lock().expect("no panic while locked").push(Skipped { path, reason });
         false
     });
 
-    let mut files = Vec::new();
+    let (mut files, mut directories) = (Vec::new(), Vec::new());
     for entry in builder.build() {
         match entry {
+            Ok(entry) if entry.file_type().is_some_and(|kind| kind.is_dir()) => {
+                directories.push(relative(root, entry.path()));
+            }
             Ok(entry) => match judge_entry(root, &entry, files.len()) {
-                Ok(Some(file)) => files.push(file),
-                Ok(None) => continue,
+                Ok(file) => files.push(file),
                 Err(skip) => skipped.lock().expect("no panic while locked").push(skip),
             },
             Err(error) => {
@@ -112,7 +148,7 @@ pub(crate) fn walk(root: &Path, seen: &mut dyn FnMut(usize) -> bool) -> Walked {
     skipped.sort();
     skipped.dedup();
     files.sort_by(|left, right| left.path.cmp(&right.path));
-    Walked { files, skipped }
+    Walked { files, skipped, directories }
 }
 
 /// What the name of an entry alone decides.
@@ -137,6 +173,9 @@ fn name_verdict(entry: &DirEntry) -> Verdict {
     if !is_directory && is_secret_name(name) {
         return Verdict::Skip(SkipReason::Secret);
     }
+    if !is_directory && is_lock_name(name) {
+        return Verdict::Skip(SkipReason::LockFile);
+    }
     let useful = USEFUL_HIDDEN.contains(&name) || USEFUL_HIDDEN_STARTS.iter().any(|start| name.starts_with(start));
     if name.starts_with('.') && !useful {
         return Verdict::Skip(SkipReason::Hidden);
@@ -144,16 +183,13 @@ fn name_verdict(entry: &DirEntry) -> Verdict {
     Verdict::Enter
 }
 
-/// A file, nothing to do (a directory), or a skip.
-fn judge_entry(root: &Path, entry: &DirEntry, files: usize) -> Result<Option<Entry>, Skipped> {
+/// A file or a skip.
+fn judge_entry(root: &Path, entry: &DirEntry, files: usize) -> Result<Entry, Skipped> {
     let path = relative(root, entry.path());
     let skip = |reason| Err(Skipped { path: path.clone(), reason });
     let Some(kind) = entry.file_type() else {
         return skip(SkipReason::Special);
     };
-    if kind.is_dir() {
-        return Ok(None);
-    }
     if kind.is_symlink() {
         return skip(SkipReason::Symlink);
     }
@@ -170,7 +206,7 @@ fn judge_entry(root: &Path, entry: &DirEntry, files: usize) -> Result<Option<Ent
     if files >= FILES_MAX {
         return skip(SkipReason::TooMany);
     }
-    Ok(Some(Entry { path, absolute: entry.path().to_path_buf(), stamp: Stamp::of(&meta) }))
+    Ok(Entry { path, absolute: entry.path().to_path_buf(), stamp: Stamp::of(&meta) })
 }
 
 fn relative(root: &Path, path: &Path) -> String {

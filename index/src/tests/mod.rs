@@ -5,9 +5,11 @@ mod crash;
 mod differential;
 mod grep;
 mod outline;
+mod overlay;
 mod scale;
 mod search;
 mod skips;
+mod watch;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -15,9 +17,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use crate::hash::number_of;
+use crate::document::Class;
+use crate::hash::{ContentKey, PieceHash};
+use crate::manifest::Manifest;
 use crate::tokenize::words;
-use crate::{EmbedError, Embedder, Index, Query, RefreshError, Report};
+use crate::{Definition, EmbedError, Embedder, Index, Kind, Query, RefreshError, Report, Skipped};
 
 /// Maps a text to counts of its words, each word at a place that its hash names: the same words, the same direction.
 pub(crate) struct WordCounts {
@@ -55,7 +59,7 @@ impl Embedder for WordCounts {
         let one = |text: &String| {
             let mut vector = vec![0.01; 64];
             for word in words(text) {
-                vector[(number_of(&[word.text.as_bytes()]) % 64) as usize] += 1.0;
+                vector[(PieceHash::of(&[word.text.as_bytes()]).to_bytes()[0] % 64) as usize] += 1.0;
             }
             vector
         };
@@ -124,21 +128,39 @@ pub(crate) fn paths(index: &Index, text: &str) -> Vec<String> {
     index.search(&Query::new(text)).unwrap().hits.into_iter().map(|hit| hit.path).collect()
 }
 
-/// Everything that an index holds, in comparable form: what the files are, what each lane has.
+/// Everything that an index holds, in comparable form. Numbers of files are left out: they tell how the index came to
+/// be, and no answer names them.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Contents {
-    files: BTreeMap<String, (String, Vec<crate::chunk::ChunkRecord>, Vec<crate::Definition>)>,
-    texts: BTreeMap<u64, String>,
-    vectors: BTreeSet<String>,
+    files: BTreeMap<String, File>,
+    /// Chunks that the text lane holds, of living files.
+    texts: BTreeSet<(String, usize)>,
+    /// Pieces that have a vector and a file that needs it.
+    vectors: BTreeSet<PieceHash>,
+    skipped: Vec<Skipped>,
 }
+
+type File = (ContentKey, Class, u32, Vec<Piece>, Vec<Definition>);
+type Piece = (PieceHash, usize, usize, Option<String>, Option<Kind>);
 
 pub(crate) fn contents(index: &Index) -> Contents {
     let view = index.view();
-    let files = view.files.iter().cloned();
-    let hashes = |vectors: &crate::vector::Vectors| vectors.hashes().unwrap().into_iter().collect();
+    let files = &view.files;
+    let definitions = &view.definitions().files;
+    let file = |row: usize| {
+        let head = files.head(row);
+        let piece = |c: crate::files::ChunkRef<'_>| (c.hash, c.start, c.end, c.symbol.map(str::to_owned), c.kind);
+        let pieces = files.chunks(row).map(piece).collect();
+        (files.path(row).to_owned(), (head.key, head.class, head.lines, pieces, definitions[row].1.clone()))
+    };
+    let ids = view.lexical.as_ref().unwrap().everything();
+    let texts = ids.into_iter().filter_map(|id| view.key_of(id));
+    let vectors = view.vectors.as_ref().unwrap().as_ref().map(|vectors| vectors.hashes().unwrap()).unwrap_or_default();
+    let needed = |hash: &String| view.keys_of_hash(hash).next().is_some();
     Contents {
-        files: files.map(|(path, file)| (path, (file.sha256, file.chunks, file.definitions))).collect(),
-        texts: view.lexical.as_ref().unwrap().everything(),
-        vectors: view.vectors.as_ref().unwrap().as_ref().map(hashes).unwrap_or_default(),
+        files: (0..files.len()).map(file).collect(),
+        texts: texts.map(|(row, at)| (files.path(row as usize).to_owned(), at as usize)).collect(),
+        vectors: vectors.iter().filter(|hash| needed(hash)).filter_map(|hash| PieceHash::from_hex(hash)).collect(),
+        skipped: Manifest::read(index.store()).unwrap().unwrap().skipped,
     }
 }

@@ -1,0 +1,75 @@
+//! What has the agent changed that is not in the tree yet? A small layer in memory, above the committed state.
+//!
+//! A file in it hides the file of the same path below, a path without content hides it for good. The layer has lanes of
+//! its own for words and names, weighed by the statistics of the state below; pieces that an edit left as they were
+//! keep their vectors, others have none.
+
+use std::collections::BTreeMap;
+
+use rustc_hash::FxHashSet;
+
+use crate::admit::{Stamp, is_lock_name, is_secret_name, judge};
+use crate::document::{Content, Document};
+use crate::file_no::FileNo;
+use crate::files::Files;
+use crate::hash::content_key;
+use crate::lexical::{Lexical, LexicalError};
+use crate::symbols::SymbolTable;
+use crate::view::Definitions;
+
+/// The layer.
+pub(crate) struct Overlay {
+    /// Contents by path; nothing where the file is gone.
+    contents: BTreeMap<String, Option<Vec<u8>>>,
+    pub files: Files,
+    pub lexical: Lexical,
+    pub definitions: Definitions,
+    /// By row.
+    texts: Vec<String>,
+}
+
+impl Overlay {
+    /// The layer of these contents. What may not enter an index hides what is below and is not found itself.
+    pub(crate) fn of(contents: BTreeMap<String, Option<Vec<u8>>>) -> Result<Overlay, LexicalError> {
+        let lexical = Lexical::in_memory()?;
+        let mut writer = lexical.writer()?;
+        let (mut files, mut texts, mut definitions) = (Files::default(), Vec::new(), Vec::new());
+        // In the order of the paths, so that a row is the place in each of these lists.
+        for (path, bytes) in &contents {
+            let Some(bytes) = bytes.as_ref().filter(|bytes| may_enter(path, bytes)) else { continue };
+            // From above, where no file of the store is ever numbered.
+            let file = FileNo(u32::MAX - texts.len() as u32);
+            let stamp = Stamp { size: bytes.len() as u64, mtime: 0, ctime: 0, inode: 0 };
+            let content = Content { bytes: bytes.clone(), key: content_key(bytes), stamp };
+            let document = Document::new(file, path, content);
+            writer.add(&document)?;
+            files.add_document(&document, 0);
+            let listed = document.outline.into_iter().filter(|item| item.listed);
+            definitions.push((path.clone(), listed.map(|item| item.definition).collect()));
+            texts.push(document.text);
+        }
+        writer.commit(crate::lexical::Commit { generation: 0, purged: 0, next_file: 0 })?;
+        lexical.reload()?;
+        files.settle(&FxHashSet::default());
+        let definitions = Definitions { table: SymbolTable::of(&definitions), files: definitions };
+        Ok(Overlay { contents, files, lexical, definitions, texts })
+    }
+
+    pub(crate) fn into_contents(self) -> BTreeMap<String, Option<Vec<u8>>> {
+        self.contents
+    }
+
+    /// Whether the file of this path in the tree does not count.
+    pub(crate) fn hides(&self, path: &str) -> bool {
+        self.contents.contains_key(path)
+    }
+
+    pub(crate) fn text(&self, row: usize) -> &str {
+        &self.texts[row]
+    }
+}
+
+fn may_enter(path: &str, bytes: &[u8]) -> bool {
+    let name = path.rsplit('/').next().unwrap_or(path);
+    !is_secret_name(name) && !is_lock_name(name) && judge(bytes).is_ok()
+}

@@ -1,0 +1,295 @@
+//! What does an answer draw on? One committed state of the store, opened for reading.
+
+use std::collections::{BTreeMap, HashMap};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use crate::definitions::{self, DEFINITIONS_PREFIX};
+use crate::document::Content;
+use crate::embed::Embedder;
+use crate::files::{ChunkRef, Files};
+use crate::hash::PieceHash;
+use crate::lexical::{Lexical, parts_of_id};
+use crate::manifest::{Manifest, VectorRecord};
+use crate::outline::Definition;
+use crate::overlay::Overlay;
+use crate::refresh::Memory;
+use crate::report::{SkipReason, skip_counts};
+use crate::segment::SegmentError;
+use crate::symbols::SymbolTable;
+use crate::vector::Vectors;
+
+/// How often a state is read again that a writer replaced meanwhile, and how long is waited before.
+const LOADS_MAX: usize = 3;
+const LOAD_PAUSE: Duration = Duration::from_millis(50);
+
+/// A chunk as (row of the file, place in the file).
+pub(crate) type ChunkKey = (u32, u32);
+
+/// One committed state. Loading never fails: what cannot be opened is missing and noted.
+pub(crate) struct View {
+    root: PathBuf,
+    pub generation: u64,
+    refreshed_at: u64,
+    pub files: Files,
+    pub skipped: BTreeMap<SkipReason, usize>,
+    pub lexical: Result<Lexical, String>,
+    pub vectors: Result<Option<Arc<Vectors>>, String>,
+    pub notes: Vec<String>,
+    definition_segments: Vec<PathBuf>,
+    definitions: OnceLock<Definitions>,
+    /// All chunks, sorted by hash. Made when the first vector is looked for.
+    by_hash: OnceLock<Vec<(PieceHash, ChunkKey)>>,
+    /// What is above the committed state.
+    pub overlay: Option<Overlay>,
+}
+
+/// Where a state is, and what of it is open already.
+pub(crate) struct Place<'a> {
+    pub store: &'a Path,
+    pub root: &'a Path,
+    pub embedder: Option<&'a dyn Embedder>,
+    pub memory: &'a Memory,
+}
+
+/// The definitions of every file, by row, and their names.
+pub(crate) struct Definitions {
+    pub files: Vec<(String, Vec<Definition>)>,
+    pub table: SymbolTable,
+}
+
+/// The lines of a chunk as the tree has them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct TreeText {
+    pub text: String,
+    /// Whether the file has other content than was indexed, so that the lines may be others.
+    pub changed: bool,
+}
+
+impl View {
+    /// A writer may commit between the reading of the manifest and the opening of the lanes; then it is read again.
+    pub(crate) fn load(place: &Place<'_>) -> View {
+        for _ in 1..LOADS_MAX {
+            match View::load_once(place) {
+                (view, false) => return view,
+                (_, true) => std::thread::sleep(LOAD_PAUSE),
+            }
+        }
+        View::load_once(place).0
+    }
+
+    /// The state, and whether something of it was missing.
+    fn load_once(place: &Place<'_>) -> (View, bool) {
+        let Place { store, root, .. } = *place;
+        let empty = |note: String, torn: bool| (View::empty(root, note), torn);
+        let manifest = match Manifest::read(store) {
+            Ok(Some(manifest)) => manifest,
+            Ok(None) => return empty("nothing is indexed yet; a refresh does it".to_owned(), false),
+            Err(error) => return empty(format!("{error}; a refresh rebuilds the index"), false),
+        };
+        let files = match manifest.files(store) {
+            Ok(files) => files,
+            Err(error) => {
+                return empty(format!("the table of files: {error}; a refresh rebuilds the index"), is_gone(&error));
+            }
+        };
+        View::of(place, &manifest, files)
+    }
+
+    /// The state of a manifest whose table is at hand.
+    pub(crate) fn of(place: &Place<'_>, manifest: &Manifest, files: Files) -> (View, bool) {
+        let Place { store, root, .. } = *place;
+        let mut notes = Vec::new();
+        let mut is_torn = false;
+        let lexical = Lexical::open(&store.join(&manifest.lexical_directory)).map_err(|error| error.to_string());
+        match &lexical {
+            Ok(lexical) => {
+                is_torn = !lexical.commit().is_some_and(|commit| commit.serves(manifest.lexical_generation));
+                if is_torn {
+                    notes.push("the index was not committed to its end; a refresh repairs it".to_owned());
+                }
+            }
+            Err(error) => notes.push(format!("{error}; a refresh rebuilds it")),
+        }
+        let vectors = open_vectors(place, manifest.vector.as_ref(), &mut notes);
+        let definition_segments: Vec<PathBuf> =
+            manifest.segments_of(DEFINITIONS_PREFIX).map(|name| store.join(name)).collect();
+        is_torn |= definition_segments.iter().any(|path| !path.exists());
+        let view = View {
+            generation: manifest.generation,
+            refreshed_at: manifest.refreshed_at,
+            files,
+            skipped: skip_counts(&manifest.skipped),
+            lexical,
+            vectors,
+            notes,
+            definition_segments,
+            ..View::empty(root, String::new())
+        };
+        (view, is_torn)
+    }
+
+    fn empty(root: &Path, note: String) -> View {
+        View {
+            root: root.to_path_buf(),
+            generation: 0,
+            refreshed_at: 0,
+            files: Files::default(),
+            skipped: BTreeMap::new(),
+            lexical: Err(note.clone()),
+            vectors: Ok(None),
+            notes: vec![note],
+            definition_segments: Vec::new(),
+            definitions: OnceLock::new(),
+            by_hash: OnceLock::new(),
+            overlay: None,
+        }
+    }
+
+    pub(crate) fn age_seconds(&self) -> u64 {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
+        now.saturating_sub(self.refreshed_at)
+    }
+
+    /// The table that a row lies in, and its place there: rows of the overlay follow those of the state.
+    fn table(&self, row: u32) -> (&Files, usize) {
+        let row = row as usize;
+        match &self.overlay {
+            Some(overlay) if row >= self.files.len() => (&overlay.files, row - self.files.len()),
+            _ => (&self.files, row),
+        }
+    }
+
+    pub(crate) fn chunk(&self, (file, at): ChunkKey) -> (&str, ChunkRef<'_>) {
+        let (files, row) = self.table(file);
+        (files.path(row), files.chunk(row, at as usize))
+    }
+
+    /// Whether a file of the committed state is hidden by the overlay.
+    pub(crate) fn is_hidden(&self, path: &str) -> bool {
+        self.overlay.as_ref().is_some_and(|overlay| overlay.hides(path))
+    }
+
+    /// The chunk that a text lane names so; nothing where its file is gone, has changed or is hidden.
+    pub(crate) fn key_of(&self, id: u64) -> Option<ChunkKey> {
+        let (file, at) = parts_of_id(id);
+        let above = self.overlay.as_ref().and_then(|overlay| overlay.files.row_of(file));
+        let row = match above {
+            Some(row) => self.files.len() + row,
+            None => self.files.row_of(file).filter(|row| !self.is_hidden(self.files.path(*row)))?,
+        };
+        let (files, place) = self.table(row as u32);
+        (at < files.chunk_count(place)).then_some((row as u32, at as u32))
+    }
+
+    /// The chunks with this content.
+    pub(crate) fn keys_of_hash(&self, hash: &str) -> impl Iterator<Item = ChunkKey> {
+        let by_hash = self.by_hash.get_or_init(|| by_hash(&self.files));
+        let wanted = PieceHash::from_hex(hash);
+        let start = by_hash.partition_point(|(other, _)| Some(*other) < wanted);
+        let found = by_hash[start..].iter().take_while(move |(other, _)| Some(*other) == wanted).map(|(_, key)| *key);
+        let above = self.overlay.as_ref().map(|overlay| by_hash_of_few(&overlay.files, self.files.len(), wanted));
+        found.filter(move |(row, _)| !self.is_hidden(self.files.path(*row as usize))).chain(above.into_iter().flatten())
+    }
+
+    /// The chunk of a file that holds the first line of a definition. Where several do (overlaps, a class and its
+    /// first method), the one that ends with or before the definition, and of those the first.
+    pub(crate) fn chunk_at(&self, file: u32, first: usize, last: usize) -> Option<ChunkKey> {
+        let holds = |chunk: &ChunkRef<'_>| chunk.start <= first && first <= chunk.end;
+        let (files, row) = self.table(file);
+        let chunks = files.chunks(row).enumerate();
+        let at = chunks.filter(|(_, chunk)| holds(chunk)).min_by_key(|(at, chunk)| (chunk.end > last, *at))?.0;
+        Some((file, at as u32))
+    }
+
+    /// The definitions of all files. Read when they are first asked for; a damaged part is left out.
+    pub(crate) fn definitions(&self) -> &Definitions {
+        self.definitions.get_or_init(|| {
+            let mut files: Vec<_> =
+                (0..self.files.len()).map(|row| (self.files.path(row).to_owned(), Vec::new())).collect();
+            for path in &self.definition_segments {
+                // The next refresh finds the damage and rebuilds.
+                let _ = definitions::each(path, &mut |file, definitions| {
+                    if let Some(row) = self.files.row_of(file) {
+                        files[row].1 = definitions;
+                    }
+                    Ok(())
+                });
+            }
+            Definitions { table: SymbolTable::of(&files), files }
+        })
+    }
+
+    /// The texts of chunks, in their order, read from the tree. Every file is read once.
+    pub(crate) fn texts(&self, keys: &[ChunkKey]) -> Vec<TreeText> {
+        let mut read: HashMap<u32, (String, bool)> = HashMap::new();
+        let text = |(row, at): &ChunkKey| {
+            let (content, changed) = read.entry(*row).or_insert_with(|| self.content(*row as usize));
+            let chunk = self.chunk((*row, *at)).1;
+            let lines = content.split_inclusive('\n').skip(chunk.start - 1).take(chunk.end + 1 - chunk.start);
+            TreeText { text: lines.collect(), changed: *changed }
+        };
+        keys.iter().map(text).collect()
+    }
+
+    /// A file as it is now, and whether that is not what was indexed.
+    fn content(&self, row: usize) -> (String, bool) {
+        if let Some(overlay) = &self.overlay
+            && row >= self.files.len()
+        {
+            return (overlay.text(row - self.files.len()).to_owned(), false);
+        }
+        let Ok(content) = Content::read(&self.root.join(self.files.path(row))) else { return (String::new(), true) };
+        let changed = content.key != self.files.head(row).key;
+        (String::from_utf8_lossy(&content.bytes).into_owned(), changed)
+    }
+}
+
+fn is_gone(error: &SegmentError) -> bool {
+    matches!(error, SegmentError::Io(error) if error.kind() == std::io::ErrorKind::NotFound)
+}
+
+/// Like a look into [`by_hash`], for a table that is not worth sorting.
+fn by_hash_of_few(files: &Files, first_row: usize, wanted: Option<PieceHash>) -> Vec<ChunkKey> {
+    let keys = (0..files.len()).flat_map(|row| {
+        let fits = files.hashes(row).enumerate().filter(move |(_, hash)| Some(*hash) == wanted);
+        fits.map(move |(at, _)| ((first_row + row) as u32, at as u32))
+    });
+    keys.collect()
+}
+
+fn by_hash(files: &Files) -> Vec<(PieceHash, ChunkKey)> {
+    let of = |row: usize| files.hashes(row).enumerate().map(move |(at, hash)| (hash, (row as u32, at as u32)));
+    let mut all: Vec<_> = (0..files.len()).flat_map(of).collect();
+    all.sort_unstable();
+    all
+}
+
+fn open_vectors(
+    place: &Place<'_>,
+    record: Option<&VectorRecord>,
+    notes: &mut Vec<String>,
+) -> Result<Option<Arc<Vectors>>, String> {
+    let (Some(record), Some(embedder)) = (record, place.embedder) else {
+        if place.embedder.is_some() {
+            notes.push("nothing has a vector yet; a refresh makes them".to_owned());
+        }
+        return Ok(None);
+    };
+    if !record.is_of(embedder) {
+        notes.push(format!("the vectors are those of {:?}; a refresh makes new ones", record.embedder));
+        return Ok(None);
+    }
+    if record.missing > 0 {
+        notes.push(format!("{} chunks have no vector yet", record.missing));
+    }
+    if let Some(vectors) = place.memory.vectors_in(&record.directory) {
+        return Ok(Some(vectors));
+    }
+    let opened = Vectors::open(&place.store.join(&record.directory), embedder.name(), embedder.dimension());
+    opened.map(|vectors| Some(Arc::new(vectors))).map_err(|error| {
+        notes.push(format!("{error}; a refresh rebuilds it"));
+        error.to_string()
+    })
+}
