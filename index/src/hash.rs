@@ -1,4 +1,4 @@
-//! What names a piece of content? A file its SHA-256, a piece of one its XXH3.
+//! What names a piece of content? A file its SHA-256, a piece of one the first 64 bits of its.
 //!
 //! Only the name of a whole file decides whether something is the same, so only it withstands a forger. Pieces are
 //! hashed by the hundred thousand, and two that were made to collide share no more than a vector.
@@ -6,7 +6,6 @@
 use std::fmt;
 
 use sha2::{Digest, Sha256};
-use xxhash_rust::xxh3::Xxh3;
 
 /// Names the content of a file: SHA-256 of `blob LENGTH\0` and its bytes, which is git's own name for it in a
 /// repository whose object format is SHA-256.
@@ -20,16 +19,17 @@ pub(crate) fn content_key(bytes: &[u8]) -> ContentKey {
     digest.finalize().into()
 }
 
-/// Names a piece of text, wherever it stands: XXH3 of 64 bits.
+/// Names a piece of text, wherever it stands: the first 64 bits of its SHA-256.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct PieceHash(u64);
 
 impl PieceHash {
     /// Of the parts one after the other.
     pub(crate) fn of(parts: &[&[u8]]) -> PieceHash {
-        let mut digest = Xxh3::new();
+        let mut digest = Sha256::new();
         parts.iter().for_each(|part| digest.update(part));
-        PieceHash(digest.digest())
+        let bytes: [u8; 32] = digest.finalize().into();
+        PieceHash(u64::from_le_bytes(bytes[..8].try_into().expect("eight of 32 bytes")))
     }
 
     pub(crate) fn from_bytes(bytes: [u8; 8]) -> PieceHash {
