@@ -12,9 +12,11 @@
 
 mod admit;
 mod chunk;
+mod cochange;
 mod embed;
 mod file_no;
 mod fuse;
+mod graph;
 pub mod grep;
 mod hash;
 mod index;
@@ -25,12 +27,15 @@ mod map;
 mod outline;
 mod outline_rules;
 mod pace;
+mod parsed;
 mod plan;
 mod prefix;
+mod references;
 mod refresh;
 mod report;
 mod search;
 mod segment;
+mod sql;
 mod store;
 mod symbols;
 mod syntax;

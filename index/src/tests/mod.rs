@@ -5,9 +5,12 @@ mod crash;
 mod differential;
 mod grep;
 mod outline;
+mod references;
 mod scale;
 mod search;
 mod skips;
+mod symbols;
+mod symbols_measured;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
