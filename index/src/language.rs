@@ -79,7 +79,8 @@ impl Language {
         let line = bytes.strip_prefix(b"#!")?.split(|&byte| byte == b'\n').next()?;
         let line = String::from_utf8_lossy(&line[..line.len().min(SHEBANG_BYTES_MAX)]).into_owned();
         let program = line.split_whitespace().map(|word| word.rsplit('/').next().unwrap_or(word));
-        let program = program.skip_while(|word| *word == "env" || word.starts_with('-') || word.contains('=')).next()?;
+        let program =
+            program.skip_while(|word| *word == "env" || word.starts_with('-') || word.contains('=')).next()?;
         Some(match program.trim_end_matches(|c: char| c.is_ascii_digit() || c == '.') {
             "python" | "pypy" => Language::Python,
             "node" | "nodejs" | "bun" => Language::JavaScript,
@@ -150,16 +151,8 @@ fn parse_with(parser: &mut Parser, bytes: &[u8]) -> Option<Tree> {
 }
 
 fn looks_like_cpp(bytes: &[u8]) -> bool {
-    const STARTS: [&[u8]; 8] = [
-        b"class ",
-        b"namespace ",
-        b"template<",
-        b"template <",
-        b"using ",
-        b"public:",
-        b"private:",
-        b"protected:",
-    ];
+    const STARTS: [&[u8]; 8] =
+        [b"class ", b"namespace ", b"template<", b"template <", b"using ", b"public:", b"private:", b"protected:"];
     let mut lines = bytes.split(|&byte| byte == b'\n').map(<[u8]>::trim_ascii_start);
     lines.any(|line| STARTS.iter().any(|start| line.starts_with(start)))
 }

@@ -4,8 +4,8 @@
 
 use std::fmt;
 
-use serde::{Deserialize, Serialize};
 use crate::parsed::parse_once;
+use serde::{Deserialize, Serialize};
 
 /// A signature is cut at this many bytes.
 const SIGNATURE_BYTES_MAX: usize = 240;

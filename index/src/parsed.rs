@@ -10,7 +10,7 @@ use tree_sitter::{Node, Tree};
 
 use crate::language::Language;
 use crate::outline::{Definition, HEAD_BYTES_MAX, Kind, Outlined, signature};
-use crate::outline_rules::{Entry, Found, Site, Table, imports, quoted};
+use crate::outline_rules::{Entry, Found, Site, Table, first_argument, imports};
 use crate::references::{NO_DEFINITION, Use, UseKind};
 use crate::sql;
 
@@ -166,12 +166,12 @@ impl<'tree, 'a> Walk<'tree, 'a> {
             Some(is_attribute) => level.run = joined(level.run, node, before, is_attribute),
             None => level.above = level.run.take(),
         }
-        if entry.idle {
-            return true;
-        }
         // A sibling of the scope's node is no longer inside it.
         while self.scopes.last().is_some_and(|scope| scope.depth >= depth) {
             self.scopes.pop();
+        }
+        if entry.idle {
+            return true;
         }
         if let Some(form) = entry.import {
             self.import(imports(form, node, self.bytes), node);
@@ -241,7 +241,8 @@ impl<'tree, 'a> Walk<'tree, 'a> {
         };
         let mut name = String::from_utf8_lossy(&self.bytes[found.name]).into_owned();
         name.truncate(name.floor_char_boundary(NAME_BYTES_MAX));
-        let outer_head = &self.bytes[outer.start_byte()..body.min(outer.start_byte() + HEAD_BYTES_MAX).max(outer.start_byte())];
+        let outer_head =
+            &self.bytes[outer.start_byte()..body.min(outer.start_byte() + HEAD_BYTES_MAX).max(outer.start_byte())];
         let exported = (self.table.rules.is_exported)(&name, &String::from_utf8_lossy(outer_head));
         Outlined {
             doc_line: above.map_or(first_row, |above| above.top_row) + 1,
@@ -295,10 +296,10 @@ impl<'tree, 'a> Walk<'tree, 'a> {
             if entry.name.is_some() {
                 if self.spoken_for.last() != Some(&leaf.start_byte()) {
                     self.spoken_for.push(leaf.start_byte());
-                    self.push(leaf, how);
+                    self.push(leaf, if self.is_before_parenthesis(leaf) { UseKind::Call } else { how });
                 }
                 if how == UseKind::Call && self.is_importer(leaf) {
-                    self.import(quoted(node, self.bytes).into_iter().collect(), leaf);
+                    self.import(first_argument(node, self.bytes).into_iter().collect(), leaf);
                 }
                 return;
             }
@@ -321,11 +322,17 @@ impl<'tree, 'a> Walk<'tree, 'a> {
         }
         let how = match how {
             _ if start < self.import_end => UseKind::Import,
-            // Inside a macro, and in grammars without a field for it.
-            how if self.bytes.get(node.end_byte()) == Some(&b'(') && how != UseKind::Member => UseKind::Call,
+            _ if self.is_before_parenthesis(node) => UseKind::Call,
+            // A variable, in the languages that mark them so.
+            _ if start.checked_sub(1).and_then(|before| self.bytes.get(before)) == Some(&b'$') => UseKind::Name,
             how => how,
         };
         self.push(node, how);
+    }
+
+    /// Inside a macro, and in grammars without a field for what is called, this is how a call is known.
+    fn is_before_parenthesis(&self, node: Node<'tree>) -> bool {
+        self.bytes.get(node.end_byte()) == Some(&b'(')
     }
 
     fn push(&mut self, node: Node<'tree>, kind: UseKind) {

@@ -59,7 +59,11 @@ impl Rows {
         let mut starts = vec![0u32; count + 1];
         edges.iter().for_each(|edge| starts[edge.0 as usize + 1] += 1);
         (0..count).for_each(|at| starts[at + 1] += starts[at]);
-        Rows { starts, columns: edges.iter().map(|edge| edge.1).collect(), weights: edges.iter().map(|edge| edge.2).collect() }
+        Rows {
+            starts,
+            columns: edges.iter().map(|edge| edge.1).collect(),
+            weights: edges.iter().map(|edge| edge.2).collect(),
+        }
     }
 
     fn row(&self, at: usize) -> impl Iterator<Item = (u32, f32)> {

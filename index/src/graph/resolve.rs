@@ -76,7 +76,9 @@ impl<'a> Paths<'a> {
                 let beside = joined(here, import).and_then(|path| self.exactly(&path));
                 beside.or_else(|| self.by_end(&import.split('/').collect::<Vec<_>>(), from, ending))
             }
-            "php" if import.contains('/') => joined(here, import.trim_start_matches('/')).and_then(|p| self.exactly(&p)),
+            "php" if import.contains('/') => {
+                joined(here, import.trim_start_matches('/')).and_then(|p| self.exactly(&p))
+            }
             _ => self.by_end(&import.split(['.', '\\', '/']).collect::<Vec<_>>(), from, ending),
         };
         one.into_iter().collect()
@@ -123,9 +125,12 @@ impl<'a> Paths<'a> {
             "super" => directory(rust_module(from)).to_owned(),
             package => {
                 parts[0] = "src";
-                let crate_of = |name: &str| self.nearest(&format!("{name}/src/lib"), from, |path| path.ends_with(".rs"));
+                let crate_of =
+                    |name: &str| self.nearest(&format!("{name}/src/lib"), from, |path| path.ends_with(".rs"));
                 let root = crate_of(package).or_else(|| crate_of(&package.replace('_', "-")));
-                let Some(root) = root else { return self.rust_from(rust_module(from), &import.split("::").collect::<Vec<_>>()) };
+                let Some(root) = root else {
+                    return self.rust_from(rust_module(from), &import.split("::").collect::<Vec<_>>());
+                };
                 directory(self.paths[root as usize]).to_owned()
             }
         };
@@ -140,7 +145,11 @@ impl<'a> Paths<'a> {
     /// The longest beginning of `parts` that is a file below `base`, or the root of the crate.
     fn rust_from(&self, base: &str, parts: &[&str]) -> Option<u32> {
         let below = (1..=parts.len()).rev().find_map(|length| {
-            let path = if base.is_empty() { parts[..length].join("/") } else { format!("{base}/{}", parts[..length].join("/")) };
+            let path = if base.is_empty() {
+                parts[..length].join("/")
+            } else {
+                format!("{base}/{}", parts[..length].join("/"))
+            };
             self.exactly(&path)
         });
         below.or_else(|| self.by_path.get(format!("{base}/lib.rs").as_str()).copied())
@@ -304,7 +313,9 @@ mod tests {
 
     #[test]
     fn no_import_leads_out_of_the_tree_or_panics() {
-        for import in ["", ".", "..", "../../../../etc/passwd", "::", "crate", "self", "super::super::super", "//", "\\", "é"] {
+        for import in
+            ["", ".", "..", "../../../../etc/passwd", "::", "crate", "self", "super::super::super", "//", "\\", "é"]
+        {
             for from in TREE {
                 let at = TREE.iter().position(|path| path == from).unwrap() as u32;
                 Paths::of(TREE).resolve(import, at);

@@ -35,7 +35,10 @@ pub(super) const RULES: Rules = Rules {
 
 /// `const` and `static readonly` fields.
 fn constant(site: &Site<'_, '_>) -> Option<Found> {
-    let is_word = |at| site.node.child(at).is_some_and(|c| matches!(&super::text(c, site.bytes)[..], "const" | "readonly"));
+    let is_word = |at| {
+        let modifier = site.node.child(at).filter(|child| child.kind() == "modifier");
+        modifier.is_some_and(|word| matches!(&super::text(word, site.bytes)[..], "const" | "readonly"))
+    };
     let declarator = super::first_of(site.node, &["variable_declarator"])?;
     if (0..6).any(is_word) { Found::at(declarator.child_by_field_name("name"), Kind::Constant) } else { None }
 }

@@ -110,7 +110,7 @@ impl<'tree> Site<'tree, '_> {
         self.node.child_by_field_name(name)
     }
 
-    fn parent_kind(&self) -> &'static str {
+    fn parent_kind(&self) -> &'tree str {
         self.ancestors.last().map_or("", |node| node.kind())
     }
 }
@@ -257,9 +257,18 @@ pub(crate) fn imports(form: ImportForm, node: Node<'_>, bytes: &[u8]) -> Vec<Str
 }
 
 /// The first string inside `node`, where it is a plain one.
-pub(crate) fn quoted(node: Node<'_>, bytes: &[u8]) -> Option<String> {
-    const STRINGS: &[&str] = &["string", "string_literal", "interpreted_string_literal", "encapsed_string", "raw_string"];
+fn quoted(node: Node<'_>, bytes: &[u8]) -> Option<String> {
+    const STRINGS: &[&str] =
+        &["string", "string_literal", "interpreted_string_literal", "encapsed_string", "raw_string"];
     Some(unquoted(&text(first_of(node, STRINGS)?, bytes))).filter(|text| is_import(text))
+}
+
+/// The text that a call of an importer brings in.
+pub(crate) fn first_argument(call: Node<'_>, bytes: &[u8]) -> Option<String> {
+    match call.child_by_field_name("argument") {
+        Some(argument) => Some(unquoted(&text(argument, bytes))).filter(|text| is_import(text)),
+        None => quoted(call, bytes),
+    }
 }
 
 fn is_import(text: &str) -> bool {
@@ -276,8 +285,9 @@ fn path_of(text: &str) -> Option<String> {
     const WORDS: &[&str] = &["import", "using", "static", "global", "package", "typealias", "struct", "class", "func"];
     let text = text.trim_end_matches([';', ' ']);
     let text = text.rsplit('=').next().unwrap_or(text);
-    let path = text.split_whitespace().find(|word| !WORDS.contains(word))?;
-    Some(path.trim_end_matches(".*").trim_end_matches("._").to_owned())
+    let path = text.split_whitespace().find(|word| !WORDS.contains(word) && !word.starts_with('@'))?;
+    let path = path.split('{').next().unwrap_or(path);
+    Some(path.trim_end_matches(".*").trim_end_matches("._").trim_end_matches('.').to_owned())
 }
 
 #[cfg(test)]

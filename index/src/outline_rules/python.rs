@@ -7,10 +7,7 @@ use crate::outline::Kind;
 use crate::references::UseKind::{Call, Member, Name};
 
 pub(super) const RULES: Rules = Rules {
-    defines: &[
-        ("function_definition", Kind::Function),
-        ("class_definition", Kind::Class),
-    ],
+    defines: &[("function_definition", Kind::Function), ("class_definition", Kind::Class)],
     asks: &["assignment", "type_alias_statement"],
     special,
     wraps: &["decorated_definition"],

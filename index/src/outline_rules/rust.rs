@@ -74,7 +74,7 @@ fn uses(node: Node<'_>, bytes: &[u8]) -> Vec<String> {
     let mut finish = |prefix: &str, word: &mut String| {
         let plain = word.split(" as ").next().unwrap_or_default().trim();
         let path = format!("{prefix}{plain}");
-        let path = path.trim_end_matches('*').trim_end_matches("self").trim_end_matches("::");
+        let path = path.strip_suffix("::*").or_else(|| path.strip_suffix("::self")).unwrap_or(&path);
         if !plain.is_empty() && !path.is_empty() && paths.len() < PATHS_MAX {
             paths.push(path.to_owned());
         }

@@ -9,7 +9,8 @@ pub(super) const RULES: Rules = Rules {
     asks: &["variable_assignment"],
     special: |site| {
         // program > variable_assignment, or program > declaration_command > variable_assignment
-        let whole = site.ancestors.len() == 1 || site.ancestors.len() == 2 && site.parent_kind() == "declaration_command";
+        let whole =
+            site.ancestors.len() == 1 || site.ancestors.len() == 2 && site.parent_kind() == "declaration_command";
         let name = site.field("name").filter(|name| whole && name.kind() == "variable_name");
         Found::at(name, Kind::Constant)
     },

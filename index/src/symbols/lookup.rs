@@ -138,9 +138,7 @@ impl Symbols {
             speaks.extend(posting.used_in);
             speaks.extend(posting.definitions.iter().map(|(file, _)| *file));
         }
-        all.sort_by_cached_key(|(file, at)| {
-            (!speaks.contains(file), path(*file).is_none_or(is_test_path), *file, *at)
-        });
+        all.sort_by_cached_key(|(file, at)| (!speaks.contains(file), path(*file).is_none_or(is_test_path), *file, *at));
         all.truncate(DECODED_MAX);
         all.sort_unstable();
         all
@@ -177,8 +175,22 @@ pub(super) fn key(place: &Place, files: &dyn Files) -> SortKey {
 /// Directories of code that is shown, copied or made, and is not the project itself.
 fn is_aside(path: &str) -> bool {
     const ASIDE: &[&str] = &[
-        "examples", "example", "samples", "demo", "benches", "benchmarks", "vendor", "vendored", "third_party",
-        "node_modules", "external", "generated", "gen", "dist", "build", "docs",
+        "examples",
+        "example",
+        "samples",
+        "demo",
+        "benches",
+        "benchmarks",
+        "vendor",
+        "vendored",
+        "third_party",
+        "node_modules",
+        "external",
+        "generated",
+        "gen",
+        "dist",
+        "build",
+        "docs",
     ];
     let directory = path.rsplit_once('/').map_or("", |(directory, _)| directory);
     directory.split('/').any(|part| ASIDE.contains(&part))

@@ -1,10 +1,11 @@
 //! What do all segments together say of every name?
 
-use fst::{OpBuilder, Streamer};
+use fst::Streamer;
+use fst::map::OpBuilder;
 
+use super::SymbolError;
 use super::lookup::Symbols;
 use super::segment::{Posting, SymbolSegment};
-use super::SymbolError;
 
 impl Symbols {
     /// Every name in order, with the postings of the segments that have it.
@@ -19,7 +20,7 @@ impl Symbols {
         let mut union = builder.union();
         while let Some((name, values)) = union.next() {
             let name = std::str::from_utf8(name).map_err(|_| SymbolError::Damaged)?;
-            let read = |value: &fst::raw::IndexedValue| {
+            let read = |value: &fst::map::IndexedValue| {
                 let segment = self.segments.get(value.index)?;
                 Some((segment, segment.posting_at(value.value)?))
             };

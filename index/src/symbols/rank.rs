@@ -68,7 +68,9 @@ impl Symbols {
                 ranked.push((place, *whole, score + 0.5 * parent));
             }
         }
-        ranked.sort_by(|a, b| b.1.cmp(&a.1).then(b.2.total_cmp(&a.2)).then_with(|| key(&a.0, files).cmp(&key(&b.0, files))));
+        ranked.sort_by(|a, b| {
+            b.1.cmp(&a.1).then(b.2.total_cmp(&a.2)).then_with(|| key(&a.0, files).cmp(&key(&b.0, files)))
+        });
         ranked.truncate(limit);
         ranked.into_iter().map(|(place, _, score)| (place, score)).collect()
     }

@@ -84,10 +84,13 @@ impl SymbolWriter {
             let parent = match definition.parent.as_deref() {
                 None => Parent::None,
                 Some(parent) if parent_before == Some(parent) => Parent::Same,
-                Some(parent) => places.get(parent).map_or_else(|| Parent::Text(parent.to_owned()), |at| Parent::Place(*at)),
+                Some(parent) => {
+                    places.get(parent).map_or_else(|| Parent::Text(parent.to_owned()), |at| Parent::Place(*at))
+                }
             };
             parent_before = definition.parent.as_deref();
-            if definition.kind.has_methods() || definition.kind.is_callable() || definition.kind == crate::Kind::Module {
+            if definition.kind.has_methods() || definition.kind.is_callable() || definition.kind == crate::Kind::Module
+            {
                 places.entry(definition.qualified()).or_insert(definitions.len() as u32);
             }
             definitions.push(Stored {
@@ -104,7 +107,8 @@ impl SymbolWriter {
         }
         let used = syntax.uses.iter().filter_map(|used| std::str::from_utf8(used.text(bytes)).ok());
         let mut seen = FxHashSet::default();
-        let used = used.filter(|name| seen.insert(*name)).take(USED_NAMES_MAX).map(|name| self.names.id(name)).collect();
+        let used =
+            used.filter(|name| seen.insert(*name)).take(USED_NAMES_MAX).map(|name| self.names.id(name)).collect();
         let mut imports: Vec<u32> = syntax.imports.iter().map(|text| self.imports.id(text)).collect();
         imports.sort_unstable();
         imports.dedup();

@@ -73,8 +73,14 @@ fn add(writer: &mut SymbolWriter, number: FileNo, path: &str, text: &str) {
 }
 
 const STORE: &[(&str, &str)] = &[
-    ("src/session.rs", "pub struct Session;\nimpl Session {\n    pub fn open() {}\n    pub fn close(&self) { helper() }\n}\nfn helper() {}\n"),
-    ("src/file.rs", "use crate::session::Session;\n/// A file.\n#[derive(Debug)]\npub struct File;\nimpl File {\n    pub fn close(&self) { Session::open(); }\n}\n"),
+    (
+        "src/session.rs",
+        "pub struct Session;\nimpl Session {\n    pub fn open() {}\n    pub fn close(&self) { helper() }\n}\nfn helper() {}\n",
+    ),
+    (
+        "src/file.rs",
+        "use crate::session::Session;\n/// A file.\n#[derive(Debug)]\npub struct File;\nimpl File {\n    pub fn close(&self) { Session::open(); }\n}\n",
+    ),
     ("tests/session.rs", "fn close() {}\nfn HELPER() {}\n"),
 ];
 
@@ -102,7 +108,9 @@ fn several_bearers_are_listed_and_those_of_tests_come_last() {
 #[test]
 fn what_only_sounds_alike_is_not_found() {
     let bench = Bench::new(&[STORE]);
-    for name in ["Sess", "Sessions", "Other.close", "src/other.rs:close", "ession", "", ".", "::", ":", "Session.", "no such"] {
+    for name in
+        ["Sess", "Sessions", "Other.close", "src/other.rs:close", "ession", "", ".", "::", ":", "Session.", "no such"]
+    {
         let expected = if name == "Session." { "exact src/session.rs:1:Session" } else { "not_found" };
         assert_eq!(bench.ask(name), expected, "{name:?}");
     }
@@ -110,7 +118,10 @@ fn what_only_sounds_alike_is_not_found() {
 
 #[test]
 fn names_are_found_by_how_they_begin_and_by_their_parts() {
-    let bench = Bench::new(&[&[("a.py", "class MergePolicy: pass\ndef merge(): pass\ndef policy_of_merging(): pass\nclass Other: pass\n")]]);
+    let bench = Bench::new(&[&[(
+        "a.py",
+        "class MergePolicy: pass\ndef merge(): pass\ndef policy_of_merging(): pass\nclass Other: pass\n",
+    )]]);
     let names = |places: Vec<SymbolPlace>| places.into_iter().map(|place| place.name).collect::<Vec<_>>();
     assert_eq!(names(bench.symbols.with_prefix("MERGE", 9, &bench)), ["merge", "MergePolicy"]);
     let rank = |words: &[&str]| {

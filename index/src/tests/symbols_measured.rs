@@ -42,12 +42,18 @@ impl Corpus {
         while let Some(directory) = directories.pop() {
             let Ok(entries) = std::fs::read_dir(&directory) else { continue };
             for entry in entries.flatten() {
-                let (Ok(kind), Ok(size)) = (entry.file_type(), entry.metadata().map(|metadata| metadata.len())) else { continue };
+                let (Ok(kind), Ok(size)) = (entry.file_type(), entry.metadata().map(|metadata| metadata.len())) else {
+                    continue;
+                };
                 let path = entry.path();
                 let relative = path.strip_prefix(root).unwrap().to_string_lossy().into_owned();
                 if kind.is_dir() {
                     directories.push(path);
-                } else if kind.is_file() && size <= FILE_BYTES_MAX && Language::detect(&relative, b"").is_some() && bytes < bytes_max {
+                } else if kind.is_file()
+                    && size <= FILE_BYTES_MAX
+                    && Language::detect(&relative, b"").is_some()
+                    && bytes < bytes_max
+                {
                     bytes += size;
                     corpus.paths.push(relative);
                 }
@@ -107,20 +113,35 @@ fn written(corpus: &Corpus, directory: &Path) -> Symbols {
     }
     let rate = |time: Duration| bytes as f64 / 1e6 / time.as_secs_f64();
     let files = corpus.paths.len();
-    say(&format!("{files} files, {lines} lines, {:.1} MB, {uses} uses, writer holds {:.0} MB", bytes as f64 / 1e6, writer.bytes() as f64 / 1e6));
+    say(&format!(
+        "{files} files, {lines} lines, {:.1} MB, {uses} uses, writer holds {:.0} MB",
+        bytes as f64 / 1e6,
+        writer.bytes() as f64 / 1e6
+    ));
     say(&format!(
         "one core: parse {:.1} MB/s, walk {:.1} MB/s, add {:.1} MB/s; all three {:.0} lines/s",
-        rate(parse), rate(walk), rate(add), lines as f64 / (parse + walk + add).as_secs_f64()
+        rate(parse),
+        rate(walk),
+        rate(add),
+        lines as f64 / (parse + walk + add).as_secs_f64()
     ));
     let start = Instant::now();
     let size = writer.finish(&directory.join("all"), Keep::All).unwrap();
-    say(&format!("all uses: {size} bytes, {:.4} of the source, written in {:?}", size as f64 / bytes as f64, start.elapsed()));
+    say(&format!(
+        "all uses: {size} bytes, {:.4} of the source, written in {:?}",
+        size as f64 / bytes as f64,
+        start.elapsed()
+    ));
     let start = Instant::now();
     let all = SymbolSegment::open(&directory.join("all")).unwrap();
     say(&format!("opened and verified in {:?}", start.elapsed()));
     let start = Instant::now();
     let size = merge(&[&all], &|_| true, &directory.join("defined"), Keep::Defined).unwrap();
-    say(&format!("uses of defined names: {size} bytes, {:.4} of the source, merged in {:?}", size as f64 / bytes as f64, start.elapsed()));
+    say(&format!(
+        "uses of defined names: {size} bytes, {:.4} of the source, merged in {:?}",
+        size as f64 / bytes as f64,
+        start.elapsed()
+    ));
     let defined = SymbolSegment::open(&directory.join("defined")).unwrap();
     for (name, bytes) in defined.section_bytes() {
         eprintln!("    {name}: {bytes}");
@@ -152,7 +173,9 @@ fn look_up(corpus: &Corpus, symbols: &Symbols) {
             times[at].push(start.elapsed());
             let is_it = |other: &SymbolPlace| (other.file, other.start_line) == (place.file, place.start_line);
             match (at, answer) {
-                (2, Lookup::Exact(other)) if is_it(&other) => (exact, first, listed) = (exact + 1, first + 1, listed + 1),
+                (2, Lookup::Exact(other)) if is_it(&other) => {
+                    (exact, first, listed) = (exact + 1, first + 1, listed + 1)
+                }
                 (2, Lookup::Ambiguous(others, _)) => {
                     first += usize::from(is_it(&others[0]));
                     listed += usize::from(others.iter().any(is_it));
