@@ -6,7 +6,7 @@
 use std::cmp::Reverse;
 
 use rustc_hash::FxHashSet;
-use tree_sitter::{Node, Tree};
+use tree_sitter::{Node, Point, Tree};
 
 use crate::language::Language;
 use crate::outline::{Definition, HEAD_BYTES_MAX, Kind, Outlined, signature};
@@ -100,8 +100,8 @@ struct Scope {
 struct Above {
     top_row: usize,
     last_row: usize,
-    /// Byte and row of the first attribute below which there are only attributes.
-    attribute: Option<(usize, usize)>,
+    /// Where the first attribute begins below which there are only attributes.
+    attribute: Option<(usize, Point)>,
 }
 
 /// The children of one node, as far as they were visited.
@@ -221,15 +221,15 @@ impl<'tree, 'a> Walk<'tree, 'a> {
 
     fn item(&self, node: Node<'tree>, found: Found, kind: Kind, inside_callable: bool) -> Outlined {
         let (outer, level) = self.outermost_wrapper(node);
-        let start = outer.start_position().row;
-        let above = self.levels[level].above.filter(|above| above.last_row + 1 >= start);
-        let (first_byte, first_row) = above.and_then(|above| above.attribute).unwrap_or((outer.start_byte(), start));
-        let line_start = self.line_start(first_byte);
+        let start = outer.start_position();
+        let above = self.levels[level].above.filter(|above| above.last_row + 1 >= start.row);
+        let (first_byte, first) = above.and_then(|above| above.attribute).unwrap_or((outer.start_byte(), start));
+        let line_start = first_byte - first.column;
         // Take the indentation along, unless something else stands before the definition on its line.
         let indented = self.bytes[line_start..first_byte].iter().all(u8::is_ascii_whitespace);
 
         let body = self.body(node).map_or(node.end_byte(), |body| body.start_byte()).max(node.start_byte());
-        let head_line_start = self.line_start(node.start_byte());
+        let head_line_start = node.start_byte() - node.start_position().column;
         let blanks = self.bytes[head_line_start..node.start_byte()].iter().take_while(|b| b.is_ascii_whitespace());
         let head_start = head_line_start + blanks.count();
         let signature = signature(&self.bytes[node.start_byte()..body]);
@@ -245,7 +245,7 @@ impl<'tree, 'a> Walk<'tree, 'a> {
             &self.bytes[outer.start_byte()..body.min(outer.start_byte() + HEAD_BYTES_MAX).max(outer.start_byte())];
         let exported = (self.table.rules.is_exported)(&name, &String::from_utf8_lossy(outer_head));
         Outlined {
-            doc_line: above.map_or(first_row, |above| above.top_row) + 1,
+            doc_line: above.map_or(first.row, |above| above.top_row) + 1,
             head_line: node.start_position().row + 1,
             head_bytes: (body - head_start).min(HEAD_BYTES_MAX),
             definition: Definition {
@@ -253,7 +253,7 @@ impl<'tree, 'a> Walk<'tree, 'a> {
                 kind,
                 parent,
                 signature,
-                start_line: first_row + 1,
+                start_line: first.row + 1,
                 end_line: last_row(outer) + 1,
                 start_byte: if indented { line_start } else { first_byte },
                 end_byte: outer.end_byte(),
@@ -262,10 +262,6 @@ impl<'tree, 'a> Walk<'tree, 'a> {
             listed: kind != Kind::Impl,
             exported,
         }
-    }
-
-    fn line_start(&self, byte: usize) -> usize {
-        self.bytes[..byte].iter().rposition(|&byte| byte == b'\n').map_or(0, |at| at + 1)
     }
 
     fn body(&self, node: Node<'tree>) -> Option<Node<'tree>> {
@@ -378,15 +374,17 @@ impl<'tree, 'a> Walk<'tree, 'a> {
 
 /// The run of comments and attributes with `node` at its end.
 fn joined(run: Option<Above>, node: Node<'_>, before: Option<Node<'_>>, is_attribute: bool) -> Option<Above> {
-    let (start, last_row) = (node.start_position().row, last_row(node));
-    match run.filter(|run| run.last_row + 1 >= start) {
+    let (start, last_row) = (node.start_position(), last_row(node));
+    match run.filter(|run| run.last_row + 1 >= start.row) {
         Some(run) => {
             let attribute = if is_attribute { run.attribute.or(Some((node.start_byte(), start))) } else { None };
             Some(Above { last_row, attribute, ..run })
         }
         // A comment at the end of the line before belongs to that line.
-        None if before.is_some_and(|before| self::last_row(before) == start) => None,
-        None => Some(Above { top_row: start, last_row, attribute: is_attribute.then(|| (node.start_byte(), start)) }),
+        None if before.is_some_and(|before| self::last_row(before) == start.row) => None,
+        None => {
+            Some(Above { top_row: start.row, last_row, attribute: is_attribute.then(|| (node.start_byte(), start)) })
+        }
     }
 }
 

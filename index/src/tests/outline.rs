@@ -155,8 +155,14 @@ func main() {
 	var local = 1
 }
 ";
-    let expected =
-        ["constant Max 3-3", "struct Cache 5-5", "interface Store 7-7", "method Cache.Get 9-9", "function main 11-13"];
+    let expected = [
+        "constant Max 3-3",
+        "struct Cache 5-5",
+        "interface Store 7-7",
+        "method Store.Get 7-7",
+        "method Cache.Get 9-9",
+        "function main 11-13",
+    ];
     check("a.go", text, &expected);
 }
 
