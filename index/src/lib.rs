@@ -12,10 +12,12 @@
 
 mod admit;
 mod chunk;
+#[allow(dead_code, reason = "its callers come with the store that writes the lane of symbols")]
 mod cochange;
 mod embed;
 mod file_no;
 mod fuse;
+#[allow(dead_code, reason = "its callers come with the store that writes the lane of symbols")]
 mod graph;
 pub mod grep;
 mod hash;
@@ -30,6 +32,7 @@ mod pace;
 mod parsed;
 mod plan;
 mod prefix;
+#[allow(dead_code, reason = "its callers come with the store that writes the lane of symbols")]
 mod references;
 mod refresh;
 mod report;
@@ -37,6 +40,7 @@ mod search;
 mod segment;
 mod sql;
 mod store;
+#[allow(dead_code, reason = "its callers come with the store that writes the lane of symbols")]
 mod symbols;
 mod syntax;
 mod tokenize;

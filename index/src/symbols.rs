@@ -12,9 +12,13 @@ mod segment;
 mod wire;
 mod writer;
 
+#[allow(unused_imports, reason = "as above")]
 pub(crate) use lookup::{Files, Lookup, Symbols};
+#[allow(unused_imports, reason = "as above")]
 pub(crate) use merge::merge;
+#[allow(unused_imports, reason = "as above")]
 pub(crate) use segment::{Place as SymbolPlace, SymbolSegment};
+#[allow(unused_imports, reason = "as above")]
 pub(crate) use writer::{Keep, SymbolWriter};
 
 use std::collections::{HashMap, HashSet};

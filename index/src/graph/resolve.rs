@@ -124,12 +124,11 @@ impl<'a> Paths<'a> {
             "self" => rust_module(from).to_owned(),
             "super" => directory(rust_module(from)).to_owned(),
             package => {
-                parts[0] = "src";
                 let crate_of =
                     |name: &str| self.nearest(&format!("{name}/src/lib"), from, |path| path.ends_with(".rs"));
                 let root = crate_of(package).or_else(|| crate_of(&package.replace('_', "-")));
                 let Some(root) = root else {
-                    return self.rust_from(rust_module(from), &import.split("::").collect::<Vec<_>>());
+                    return self.below(rust_module(from), &parts);
                 };
                 directory(self.paths[root as usize]).to_owned()
             }
@@ -139,20 +138,16 @@ impl<'a> Paths<'a> {
             base = directory(&base).to_owned();
             parts.remove(0);
         }
-        self.rust_from(&base, &parts)
+        let root = || self.by_path.get(format!("{base}/lib.rs").as_str()).copied();
+        self.below(&base, &parts).or_else(root)
     }
 
-    /// The longest beginning of `parts` that is a file below `base`, or the root of the crate.
-    fn rust_from(&self, base: &str, parts: &[&str]) -> Option<u32> {
-        let below = (1..=parts.len()).rev().find_map(|length| {
-            let path = if base.is_empty() {
-                parts[..length].join("/")
-            } else {
-                format!("{base}/{}", parts[..length].join("/"))
-            };
-            self.exactly(&path)
-        });
-        below.or_else(|| self.by_path.get(format!("{base}/lib.rs").as_str()).copied())
+    /// The longest beginning of `parts` that is a module below `base`.
+    fn below(&self, base: &str, parts: &[&str]) -> Option<u32> {
+        (1..=parts.len()).rev().find_map(|length| {
+            let inner = parts[..length].join("/");
+            self.exactly(&if base.is_empty() { inner } else { format!("{base}/{inner}") })
+        })
     }
 
     fn python(&self, import: &str, from: &str) -> Option<u32> {

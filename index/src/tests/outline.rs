@@ -371,7 +371,9 @@ data class Job(val name: String) : Base() {
         fun make() = Job(\"\")
     }
 }
-interface Runs { fun run(n: Int): String }
+interface Runs {
+    fun run(n: Int): String
+}
 enum class State { NEW, OLD }
 object Registry { fun find() {} }
 fun String.shout() = uppercase()
@@ -383,12 +385,12 @@ fun String.shout() = uppercase()
         "constant Job.size 10-10",
         "method Job.run 11-11",
         "method Job.make 13-13",
-        "interface Runs 16-16",
-        "method Runs.run 16-16",
-        "enum State 17-17",
-        "class Registry 18-18",
-        "method Registry.find 18-18",
-        "function shout 19-19",
+        "interface Runs 16-18",
+        "method Runs.run 17-17",
+        "enum State 19-19",
+        "class Registry 20-20",
+        "method Registry.find 20-20",
+        "function shout 21-21",
     ];
     check("a.kt", text, &expected);
 }

@@ -112,8 +112,8 @@ class Job extends Base {
         "Member read 8 Job.run",
     ];
     check("a.js", text, &expected, &["local", "count"], &["./loader", "../other.js", "fs"]);
-    let text = "import type { A } from \"./a\";\nfunction f(x: A, y: ns.B): C<D> { return <View kind={x} />; }\n";
-    let expected = ["Type A 2 f", "Type B 2 f", "Type C 2 f", "Type D 2 f", "Call View 2 f"];
+    let text = "import type { Aa } from \"./a\";\nfunction f(x: Aa, y: ns.Bb): Cc<Dd> { return <View kind={x} />; }\n";
+    let expected = ["Type Aa 2 f", "Type Bb 2 f", "Type Cc 2 f", "Type Dd 2 f", "Call View 2 f"];
     check("a.tsx", text, &expected, &["x"], &["./a"]);
 }
 
