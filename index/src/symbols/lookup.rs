@@ -12,7 +12,7 @@ use crate::outline::Kind;
 /// An ambiguous name lists at most this many definitions.
 pub(crate) const AMBIGUOUS_MAX: usize = 50;
 /// Definitions of one name that are looked at, in the files that promise most.
-const DECODED_MAX: usize = 4000;
+const DECODED_MAX: usize = 20_000;
 
 /// Which files live, and how they are called.
 pub(crate) trait Files {

@@ -193,13 +193,17 @@ impl SymbolSegment {
         let last = *places.last()? as usize;
         let (block, _) = self.read_block(file, last + 1)?;
         let number = self.file(file)?;
-        let mut found = Vec::new();
+        let mut found: Vec<Place> = Vec::with_capacity(places.len());
+        let mut known: Option<(u32, String)> = None;
         for &place in places {
             let stored = block.definitions.get(place as usize)?;
+            if known.as_ref().is_none_or(|(of, _)| *of != stored.name) {
+                known = Some((stored.name, self.name_at(u64::from(stored.name))?));
+            }
             let start = stored.start_line as usize;
             found.push(Place {
                 file: number,
-                name: self.name_at(u64::from(stored.name))?,
+                name: known.as_ref()?.1.clone(),
                 kind: stored.kind,
                 parent: self.parent(&block.definitions, place as usize)?,
                 start_line: start,
