@@ -235,7 +235,8 @@ impl<'tree, 'a> Walk<'tree, 'a> {
         let signature = signature(&self.bytes[node.start_byte()..body]);
 
         let scope = self.scopes.last().map(|scope| &self.items[scope.item as usize].definition);
-        let parent = match (scope.map(Definition::qualified), found.owner) {
+        let owner = found.owner.map(|owner| owner.replace("::", "."));
+        let parent = match (scope.map(Definition::qualified), owner) {
             (Some(outer), Some(owner)) => Some(format!("{outer}.{owner}")),
             (outer, owner) => outer.or(owner),
         };

@@ -46,7 +46,9 @@ fn special(site: &Site<'_, '_>) -> Option<Found> {
     match site.node.kind() {
         "impl_item" => {
             let of = site.field("type")?;
-            Found::at(of.child_by_field_name("type").or(Some(of)), Kind::Impl)
+            let of = of.child_by_field_name("type").unwrap_or(of);
+            // `impl a::B` extends `B`.
+            Found::at(of.child_by_field_name("name").or(Some(of)), Kind::Impl)
         }
         _ => {
             site.field("body")?;

@@ -186,7 +186,7 @@ fn look_up(corpus: &Corpus, symbols: &Symbols) {
                     first += usize::from(is_it(&others[0]));
                     listed += usize::from(others.iter().any(is_it));
                 }
-                (0 | 1, Lookup::NotFound) => panic!("{name} is lost"),
+                (0 | 1, Lookup::NotFound) => panic!("{name} is lost: {place:?} of {:?}", corpus.path(place.file)),
                 (3, Lookup::NotFound) => {}
                 (3, answer) => assert!(symbols.lookup(&missing, corpus) == answer, "{missing}"),
                 _ => {}
