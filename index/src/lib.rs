@@ -12,6 +12,8 @@
 
 mod admit;
 mod chunk;
+#[allow(dead_code, reason = "its callers come with the store that writes the lane of symbols")]
+mod cochange;
 mod commit;
 mod definitions;
 mod diff;
@@ -22,6 +24,8 @@ mod file_no;
 mod files;
 mod files_segment;
 mod fuse;
+#[allow(dead_code, reason = "its callers come with the store that writes the lane of symbols")]
+mod graph;
 pub mod grep;
 mod hash;
 mod index;
@@ -34,14 +38,19 @@ mod outline;
 mod outline_rules;
 mod overlay;
 mod pace;
+mod parsed;
 mod pipeline;
 mod plan;
 mod prefix;
+#[allow(dead_code, reason = "its callers come with the store that writes the lane of symbols")]
+mod references;
 mod refresh;
 mod report;
 mod search;
 mod segment;
+mod sql;
 mod store;
+#[allow(dead_code, reason = "its callers come with the store that writes the lane of symbols")]
 mod symbols;
 mod syntax;
 mod tokenize;

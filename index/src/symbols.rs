@@ -1,4 +1,25 @@
 //! Where is this name defined?
+//!
+//! The lane of symbols: `writer` makes a segment, `segment` reads one, `merge` makes one of several, `lookup` asks
+//! all of them. [`SymbolTable`] answers from the manifest as long as the store does not write the lane.
+
+mod fold;
+mod lookup;
+mod merge;
+mod names;
+mod rank;
+mod segment;
+mod wire;
+mod writer;
+
+#[allow(unused_imports, reason = "as above")]
+pub(crate) use lookup::{Files, Lookup, Symbols};
+#[allow(unused_imports, reason = "as above")]
+pub(crate) use merge::merge;
+#[allow(unused_imports, reason = "as above")]
+pub(crate) use segment::{Place as SymbolPlace, SymbolSegment};
+#[allow(unused_imports, reason = "as above")]
+pub(crate) use writer::{Keep, SymbolWriter};
 
 use std::collections::{HashMap, HashSet};
 
@@ -10,6 +31,26 @@ use crate::tokenize::words;
 const AMBIGUOUS_MAX: usize = 50;
 /// A name of several words is a candidate when the query holds at least this share of their weight.
 const COVERAGE_MIN: f64 = 0.5;
+
+/// Why a segment of the symbol lane cannot be used or made.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum SymbolError {
+    /// It cannot be read, is of another version or is damaged.
+    #[error("the symbol lane: {0}")]
+    Segment(#[from] crate::segment::SegmentError),
+    /// It cannot be written.
+    #[error("the symbol lane cannot be written: {0}")]
+    Io(#[from] std::io::Error),
+    /// Its dictionaries are not what they should be.
+    #[error("the symbol lane is damaged: {0}")]
+    Dictionary(#[from] fst::Error),
+    /// Its numbers are not what they should be.
+    #[error("the symbol lane is damaged")]
+    Damaged,
+    /// More than 4 GiB of symbols.
+    #[error("the symbol lane is too large for one segment")]
+    TooLarge,
+}
 
 /// A definition and the file that it is in.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -2,7 +2,7 @@
 
 use tree_sitter::{Node, Tree};
 
-use crate::language::Language;
+use crate::parsed::{Parsed, parse_once};
 
 /// The first place that does not fit the grammar. Lines and columns count from 1, columns in bytes.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -22,11 +22,17 @@ pub struct SyntaxError {
 /// The grammars recover from errors and know no preprocessor, so C and C++ that lean on macros can fail here and
 /// compile all the same. Compare with the answer for the file before the edit.
 pub fn parses(path: &str, bytes: &[u8]) -> Option<Result<(), SyntaxError>> {
-    let tree = Language::detect(path, bytes)?.parse(bytes)?;
-    Some(match first_error(&tree) {
-        Some(node) => Err(describe(node, bytes)),
-        None => Ok(()),
-    })
+    parse_once(path, bytes)?.verdict(bytes)
+}
+
+impl Parsed {
+    /// Whether `bytes`, which are those that were parsed, fit the grammar; nothing where there is none.
+    pub(crate) fn verdict(&self, bytes: &[u8]) -> Option<Result<(), SyntaxError>> {
+        Some(match first_error(self.tree.as_ref()?) {
+            Some(node) => Err(describe(node, bytes)),
+            None => Ok(()),
+        })
+    }
 }
 
 /// Walks only into nodes that hold an error, with a cursor and not with the thread's stack.

@@ -6,9 +6,12 @@ mod differential;
 mod grep;
 mod outline;
 mod overlay;
+mod references;
 mod scale;
 mod search;
 mod skips;
+mod symbols;
+mod symbols_measured;
 mod watch;
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -1,5 +1,6 @@
 //! Are definitions found, in every language that we read?
 
+use crate::outline::outlined;
 use crate::{outline, parses};
 
 /// `kind qualified start-end` of every definition.
@@ -154,8 +155,14 @@ func main() {
 	var local = 1
 }
 ";
-    let expected =
-        ["constant Max 3-3", "struct Cache 5-5", "interface Store 7-7", "method Cache.Get 9-9", "function main 11-13"];
+    let expected = [
+        "constant Max 3-3",
+        "struct Cache 5-5",
+        "interface Store 7-7",
+        "method Store.Get 7-7",
+        "method Cache.Get 9-9",
+        "function main 11-13",
+    ];
     check("a.go", text, &expected);
 }
 
@@ -239,6 +246,321 @@ using Id = int;
 }
 
 #[test]
+fn csharp() {
+    let text = "\
+using System.Text;
+namespace Acme.Tools {
+    [Serializable]
+    public class Job<T> : IJob {
+        public const int Max = 3;
+        public Job() {}
+        [Obsolete]
+        public string Run(int n) { return \"\"; }
+        public int Size { get; set; }
+        enum State { New }
+        struct Pair { }
+    }
+    interface IJob { string Run(int n); }
+    record Point(int X, int Y);
+    delegate void Done(int code);
+}
+";
+    let expected = [
+        "module Acme.Tools 2-16",
+        "class Acme.Tools.Job 3-12",
+        "constant Acme.Tools.Job.Max 5-5",
+        "method Acme.Tools.Job.Job 6-6",
+        "method Acme.Tools.Job.Run 7-8",
+        "constant Acme.Tools.Job.Size 9-9",
+        "enum Acme.Tools.Job.State 10-10",
+        "struct Acme.Tools.Job.Pair 11-11",
+        "interface Acme.Tools.IJob 13-13",
+        "method Acme.Tools.IJob.Run 13-13",
+        "struct Acme.Tools.Point 14-14",
+        "type Acme.Tools.Done 15-15",
+    ];
+    check("a.cs", text, &expected);
+}
+
+#[test]
+fn ruby() {
+    let text = "\
+module Acme
+  LIMIT = 3
+  class Job < Base
+    def initialize(name)
+      @name = name
+    end
+
+    def self.make(name) = new(name)
+
+    class << self
+      def build; end
+    end
+  end
+end
+
+class Acme::Other
+  def run?; end
+end
+
+def main
+end
+";
+    let expected = [
+        "trait Acme 1-14",
+        "constant Acme.LIMIT 2-2",
+        "class Acme.Job 3-13",
+        "method Acme.Job.initialize 4-6",
+        "method Acme.Job.make 8-8",
+        "method Acme.Job.build 11-11",
+        "class Acme.Other 16-18",
+        "method Acme.Other.run? 17-17",
+        "function main 20-21",
+    ];
+    check("a.rb", text, &expected);
+}
+
+#[test]
+fn php() {
+    let text = "\
+<?php
+namespace App;
+use App\\Models\\User;
+const LIMIT = 3;
+#[Attribute]
+final class Job extends Base {
+    const MAX = 1;
+    public function run(int $n): string { return ''; }
+}
+interface Runs { public function run(int $n); }
+trait Logs { function log() {} }
+enum State { case New; }
+function main() { $local = 1; }
+";
+    let expected = [
+        "constant LIMIT 4-4",
+        "class Job 5-9",
+        "constant Job.MAX 7-7",
+        "method Job.run 8-8",
+        "interface Runs 10-10",
+        "method Runs.run 10-10",
+        "trait Logs 11-11",
+        "method Logs.log 11-11",
+        "enum State 12-12",
+        "function main 13-13",
+    ];
+    check("a.php", text, &expected);
+}
+
+#[test]
+fn kotlin() {
+    let text = "\
+package acme
+
+import acme.tools.Base
+
+const val LIMIT = 3
+typealias Id = String
+
+@Entity
+data class Job(val name: String) : Base() {
+    val size = 1
+    fun run(n: Int): String { val local = 1; return name }
+    companion object {
+        fun make() = Job(\"\")
+    }
+}
+interface Runs {
+    fun run(n: Int): String
+}
+enum class State { NEW, OLD }
+object Registry { fun find() {} }
+fun String.shout() = uppercase()
+";
+    let expected = [
+        "constant LIMIT 5-5",
+        "type Id 6-6",
+        "class Job 8-15",
+        "constant Job.size 10-10",
+        "method Job.run 11-11",
+        "method Job.make 13-13",
+        "interface Runs 16-18",
+        "method Runs.run 17-17",
+        "enum State 19-19",
+        "class Registry 20-20",
+        "method Registry.find 20-20",
+        "function shout 21-21",
+    ];
+    check("a.kt", text, &expected);
+}
+
+#[test]
+fn scala() {
+    let text = "\
+package acme
+
+import acme.tools.Base
+
+trait Runs { def run(n: Int): String }
+class Job(name: String) extends Runs {
+  val size = 1
+  def run(n: Int): String = { val local = 1; name }
+}
+object Job { def make(): Job = new Job(\"\") }
+case class Point(x: Int, y: Int)
+enum State { case New, Old }
+type Id = String
+";
+    let expected = [
+        "trait Runs 5-5",
+        "method Runs.run 5-5",
+        "class Job 6-9",
+        "constant Job.size 7-7",
+        "method Job.run 8-8",
+        "class Job 10-10",
+        "method Job.make 10-10",
+        "class Point 11-11",
+        "enum State 12-12",
+        "type Id 13-13",
+    ];
+    check("a.scala", text, &expected);
+}
+
+#[test]
+fn swift() {
+    let text = "\
+import Foundation
+
+let limit = 3
+protocol Runs { func run(_ n: Int) -> String }
+@objc
+class Job: Runs {
+    let name: String
+    init(name: String) { self.name = name }
+    func run(_ n: Int) -> String { let local = 1; return name }
+}
+struct Point { var x: Int }
+enum State { case new }
+extension Job { func stop() {} }
+typealias Id = String
+func main() {}
+";
+    let expected = [
+        "constant limit 3-3",
+        "interface Runs 4-4",
+        "method Runs.run 4-4",
+        "class Job 5-10",
+        "constant Job.name 7-7",
+        "method Job.init 8-8",
+        "method Job.run 9-9",
+        "struct Point 11-11",
+        "constant Point.x 11-11",
+        "enum State 12-12",
+        "method Job.stop 13-13",
+        "type Id 14-14",
+        "function main 15-15",
+    ];
+    check("a.swift", text, &expected);
+}
+
+#[test]
+fn bash() {
+    let text = "\
+#!/bin/bash
+LIMIT=3
+export NAME=x
+source ./lib.sh
+greet() {
+  local who=$1
+  echo \"$who\"
+}
+function stop { greet you; }
+";
+    let expected = ["constant LIMIT 2-2", "constant NAME 3-3", "function greet 5-8", "function stop 9-9"];
+    check("a.sh", text, &expected);
+    check("bin/tool", text, &expected);
+}
+
+#[test]
+fn lua() {
+    let text = "\
+local json = require(\"json\")
+local M = {}
+function M.load(path) local inner = 1 return path end
+function M:save() end
+local function helper() end
+M.run = function() end
+return { stop = function() end }
+";
+    let expected = [
+        "constant json 1-1",
+        "constant M 2-2",
+        "method M.load 3-3",
+        "method M.save 4-4",
+        "function helper 5-5",
+        "function run 6-6",
+        "function stop 7-7",
+    ];
+    check("a.lua", text, &expected);
+}
+
+#[test]
+fn sql() {
+    let text = "\
+-- CREATE TABLE commented (id int);
+CREATE TABLE IF NOT EXISTS shop.users (
+  id int, name text DEFAULT 'CREATE TABLE no;'
+);
+create or replace view \"Active\" as select * from users;
+CREATE UNIQUE INDEX users_name ON users (name);
+CREATE FUNCTION add(a int, b int) RETURNS int AS $$
+BEGIN
+  CREATE TABLE inner_one (id int);
+  RETURN a + b;
+END;
+$$ LANGUAGE plpgsql;
+CREATE PROCEDURE tidy() BEGIN IF 1 THEN DELETE FROM users; END IF; END;
+CREATE TYPE mood AS ENUM ('sad');
+INSERT INTO users VALUES (1, 'x');
+CREATE TRIGGER watch AFTER INSERT ON users EXECUTE FUNCTION add();
+";
+    let expected = [
+        "struct shop.users 2-4",
+        "struct Active 5-5",
+        "constant users_name 6-6",
+        "function add 7-12",
+        "function tidy 13-13",
+        "type mood 14-14",
+        "function watch 16-16",
+    ];
+    check("a.sql", text, &expected);
+    assert_eq!(parses("a.sql", text.as_bytes()), None);
+    let add = outline("a.sql", text.as_bytes()).into_iter().find(|item| item.name == "add").unwrap();
+    assert_eq!(add.signature, "CREATE FUNCTION add(a int, b int)");
+}
+
+#[test]
+fn attributes_and_comments_above_belong_together_where_nothing_stands_between() {
+    let text = "\
+/// Doc.
+#[derive(Debug)]
+// Why.
+#[repr(C)]
+struct A;
+
+/// Far.
+
+struct B; // At the end.
+struct C;
+";
+    let items = outlined("a.rs", text.as_bytes()).unwrap();
+    let places = items.iter().map(|item| (item.definition.name.as_str(), item.doc_line, item.definition.start_line));
+    assert_eq!(places.collect::<Vec<_>>(), [("A", 1, 4), ("B", 9, 9), ("C", 10, 10)]);
+    assert_eq!(items[0].head_line, 5);
+}
+
+#[test]
 fn the_bytes_of_a_definition_are_its_whole_lines() {
     let text = "class A:\n    x = 1\n\n    @property\n    def name(self):\n        return 1\n\n    y = 2\n";
     let found = outline("a.py", text.as_bytes());
@@ -265,6 +587,15 @@ fn deep_nesting_does_not_overflow_the_stack() {
         ("a.go", "(".repeat(deep)),
         ("a.c", "{".repeat(deep)),
         ("a.java", "class A { ".repeat(10_000)),
+        ("a.cs", "namespace A { ".repeat(10_000)),
+        ("a.rb", "module A\n".repeat(10_000)),
+        ("a.php", format!("<?php {}", "if (1) { ".repeat(10_000))),
+        ("a.kt", "class A { ".repeat(10_000)),
+        ("a.scala", "object A { ".repeat(10_000)),
+        ("a.swift", "struct A { ".repeat(10_000)),
+        ("a.sh", "( ".repeat(10_000)),
+        ("a.lua", "do ".repeat(10_000)),
+        ("a.sql", "CREATE TABLE a (".repeat(10_000)),
     ] {
         let small = std::thread::Builder::new().stack_size(512 * 1024);
         let run = move || {
@@ -279,7 +610,10 @@ fn deep_nesting_does_not_overflow_the_stack() {
 fn any_bytes_at_all_have_an_outline() {
     const ALPHABET: &[u8] = b"(){}[]<>;:,.#@\"'\n\n  abcdef=+-*/\\\xff\xc3fnclassdef";
     let mut seed = 7u64;
-    for path in ["a.rs", "a.py", "a.js", "a.ts", "a.tsx", "a.go", "a.java", "a.c", "a.cpp"] {
+    for path in [
+        "a.rs", "a.py", "a.js", "a.ts", "a.tsx", "a.go", "a.java", "a.c", "a.cpp", "a.cs", "a.rb", "a.php", "a.kt",
+        "a.scala", "a.swift", "a.sh", "a.lua", "a.sql",
+    ] {
         let bytes: Vec<u8> = (0..3000)
             .map(|_| {
                 seed = seed.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
