@@ -101,7 +101,7 @@ fn read_judged(file: &mut File, length: u64) -> Result<Vec<u8>, SkipReason> {
     Ok(bytes)
 }
 
-fn judge_head(head: &[u8]) -> Result<(), SkipReason> {
+pub(crate) fn judge_head(head: &[u8]) -> Result<(), SkipReason> {
     if head.contains(&0) {
         return Err(SkipReason::Binary);
     }

@@ -16,6 +16,10 @@ mod embed;
 mod file_no;
 mod fuse;
 pub mod grep;
+mod grep_files;
+mod grep_indexed;
+#[doc(hidden)]
+pub mod grep_trial;
 mod hash;
 mod index;
 mod language;
@@ -35,6 +39,7 @@ mod store;
 mod symbols;
 mod syntax;
 mod tokenize;
+mod trigram;
 mod varint;
 #[cfg(feature = "vectors")]
 mod vector;
