@@ -2,8 +2,9 @@
 //!
 //! The first byte says how. Below 32 it is the parameter of a Rice code: of every gap the low bits as they are and
 //! the rest in unary, lowest bit first, a gap being the pages left out since the one before. 255 is a bitmap, for
-//! trigrams that are nearly everywhere. Of all that was measured only interpolative coding is smaller, by a tenth,
-//! and it is slower to read (Golomb, "Run-length encodings", 1966; Rice, JPL 79-22, 1979).
+//! trigrams that are nearly everywhere. Measured with pages of 16 KiB (lists / source): varints 0.139, varints or
+//! bitmaps 0.104, this 0.085, interpolative coding 0.070 and slower to read (Golomb, "Run-length encodings", 1966; Rice,
+//! JPL 79-22, 1979).
 
 const BITMAP: u8 = 255;
 const PARAMETER_MAX: u32 = 31;

@@ -2,8 +2,9 @@
 
 use super::Trigram;
 
-/// A page ends with the first line that ends after this many bytes. Smaller pages tell files apart better and cost
-/// more lists: measured in docs/decisions, 16 KiB is where both are small.
+/// A page ends with the first line that ends after this many bytes. Smaller pages tell large files apart better and
+/// cost more lists: of 459 MB of crates the lists take 0.055 of the source where a file is one page, 0.062 with 64 KiB,
+/// 0.085 with 16 KiB, 0.109 with 8 KiB and 0.145 with 4 KiB.
 pub(super) const PAGE_BYTES: usize = 16 * 1024;
 /// A page with more different trigrams is no text; the file is searched always.
 pub(super) const PAGE_TRIGRAMS_MAX: usize = 1 << 20;
