@@ -182,6 +182,7 @@ proptest! {
         let (mut trial, _) = Trial::build(tree.path(), work.path(), 0).unwrap();
         // One file changes after the lane was made, and one comes new: the caller hands them in without a number.
         fs::write(path(0), files.last().unwrap()).unwrap();
+        fs::create_dir_all(tree.path().join("a")).unwrap();
         fs::write(tree.path().join("a/new"), &files[0]).unwrap();
         trial.files.retain(|(path, _)| path != "b/f0");
         trial.files.extend([("b/f0".to_owned(), None), ("a/new".to_owned(), None)]);
