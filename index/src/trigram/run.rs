@@ -113,11 +113,14 @@ impl Source for SpilledRun {
     }
 }
 
+/// What is done with a trigram and its pages.
+pub(super) type Take<'a> = dyn FnMut(Trigram, &[u32]) -> Result<(), SegmentError> + 'a;
+
 /// Reads all sources side by side and hands on every trigram once, with the pages of all of them. The pages of an
 /// earlier source lie before those of a later one.
 pub(super) fn merge_sources(
     mut sources: Vec<Box<dyn Source + '_>>,
-    take: &mut dyn FnMut(Trigram, &[u32]) -> Result<(), SegmentError>,
+    take: &mut Take<'_>,
 ) -> Result<(), SegmentError> {
     let mut lists = vec![Vec::new(); sources.len()];
     let mut heads = BinaryHeap::new();
