@@ -118,10 +118,7 @@ pub(super) type Take<'a> = dyn FnMut(Trigram, &[u32]) -> Result<(), SegmentError
 
 /// Reads all sources side by side and hands on every trigram once, with the pages of all of them. The pages of an
 /// earlier source lie before those of a later one.
-pub(super) fn merge_sources(
-    mut sources: Vec<Box<dyn Source + '_>>,
-    take: &mut Take<'_>,
-) -> Result<(), SegmentError> {
+pub(super) fn merge_sources(mut sources: Vec<Box<dyn Source + '_>>, take: &mut Take<'_>) -> Result<(), SegmentError> {
     let mut lists = vec![Vec::new(); sources.len()];
     let mut heads = BinaryHeap::new();
     for (at, source) in sources.iter_mut().enumerate() {
