@@ -2,6 +2,10 @@
 //!
 //! The search of ripgrep, bounded, over bytes that the caller holds ([`grep`], [`grep_bytes`]) or over a directory
 //! ([`grep_dir`]). A pattern that is no regular expression is taken literally, and the answer says so.
+//!
+//! What is found is what `rg -n` finds in the same files, line for line, with one difference on purpose: a file with
+//! a NUL byte anywhere is binary and left out whole, where ripgrep shows what stands before the NUL and then stops.
+//! Which files are searched is said at [`grep_dir`].
 
 use std::io;
 use std::ops::ControlFlow;
@@ -10,9 +14,9 @@ use std::path::{Path, PathBuf};
 use grep_regex::{RegexMatcher, RegexMatcherBuilder};
 use grep_searcher::{BinaryDetection, Searcher, SearcherBuilder, Sink, SinkMatch};
 
-use crate::admit::admit;
+use crate::grep_files::{grep_paths, read};
 use crate::prefix::{OutsideTree, is_within, normal_prefix};
-use crate::walk::walk;
+use crate::trigram::Plan;
 
 /// A compiled pattern may use this much memory.
 const PATTERN_BYTES_MAX: usize = 10 * 1024 * 1024;
@@ -71,12 +75,19 @@ pub enum GrepError {
 
 /// A pattern ready to be used on many files.
 pub struct Matcher {
-    regex: RegexMatcher,
+    pub(crate) pattern: Pattern,
     searcher: Searcher,
-    matches_max: usize,
-    line_bytes_max: usize,
     within: Option<String>,
     notes: Vec<String>,
+    plan: Plan,
+}
+
+/// What a thread needs to search files; clones share nothing that is locked.
+#[derive(Clone)]
+pub(crate) struct Pattern {
+    pub(crate) regex: RegexMatcher,
+    pub(crate) matches_max: usize,
+    line_bytes_max: usize,
 }
 
 /// One matching line.
@@ -110,25 +121,31 @@ impl Matcher {
     pub fn new(pattern: &str, options: &GrepOptions) -> Result<Matcher, GrepError> {
         let mut notes = Vec::new();
         let line = one_line(pattern, &mut notes).ok_or(GrepError::Empty)?;
-        let regex = match build(line, options, options.literal) {
-            Ok(regex) => regex,
+        let (regex, literal) = match build(line, options, options.literal) {
+            Ok(regex) => (regex, options.literal),
             Err(error) if options.literal => return Err(GrepError::Pattern(error)),
             Err(error) => {
                 let first = error.lines().rev().find(|line| line.contains("error")).unwrap_or(&error).trim().to_owned();
                 notes.push(format!("not a valid regular expression ({first}); searched for the text itself"));
-                build(line, options, true).map_err(GrepError::Pattern)?
+                (build(line, options, true).map_err(GrepError::Pattern)?, true)
             }
         };
-        let searcher = SearcherBuilder::new().binary_detection(BinaryDetection::quit(0)).line_number(true).build();
+        let plan = Plan::of(line, literal, options.ignore_case);
         let within = options.path_prefix.as_deref().map(normal_prefix).transpose();
         let within = within.map_err(|OutsideTree(prefix)| GrepError::PathOutside(prefix))?.flatten();
         let (matches_max, line_bytes_max) = (options.matches_max.max(1), options.line_bytes_max.max(20));
-        Ok(Matcher { regex, searcher, matches_max, line_bytes_max, within, notes })
+        let pattern = Pattern { regex, matches_max, line_bytes_max };
+        Ok(Matcher { pattern, searcher: searcher(), within, notes, plan })
     }
 
     /// Whether a file lies within the path prefix; those that do not need not be read.
     pub fn wants(&self, path: &str) -> bool {
         self.within.as_deref().is_none_or(|within| is_within(path, within))
+    }
+
+    /// What a page must hold for the pattern to match one of its lines.
+    pub(crate) fn plan(&self) -> &Plan {
+        &self.plan
     }
 
     /// An empty answer that carries the notes about the pattern.
@@ -160,24 +177,27 @@ fn build(pattern: &str, options: &GrepOptions, literal: bool) -> Result<RegexMat
         .map_err(|error| error.to_string())
 }
 
+/// Goes line by line, counts lines, and stops at a NUL that decoding brings to light.
+pub(crate) fn searcher() -> Searcher {
+    SearcherBuilder::new().binary_detection(BinaryDetection::quit(0)).line_number(true).build()
+}
+
 /// Searches one file and adds to `out`. `Break` means that `out` is full and the caller can stop. A file with a NUL
 /// byte, or outside of the path prefix, is left out.
 pub fn grep_bytes(matcher: &Matcher, path: &str, bytes: &[u8], out: &mut Matches) -> ControlFlow<()> {
-    if out.matches.len() >= matcher.matches_max {
+    let room = matcher.pattern.matches_max.saturating_sub(out.matches.len());
+    if room == 0 {
         out.truncated = true;
         return ControlFlow::Break(());
     }
     if !matcher.wants(path) {
         return ControlFlow::Continue(());
     }
-    let before = out.matches.len();
     out.files_searched += 1;
-    let mut lines = Lines { matcher, path, out, before };
-    // Reading from memory cannot fail, and our sink gives no errors.
-    let _ = matcher.searcher.clone().search_slice(&matcher.regex, bytes, &mut lines);
-    if out.matches.len() > before {
-        out.files_matched += 1;
-    }
+    let found = matcher.pattern.search(&mut matcher.searcher.clone(), path, bytes, room);
+    out.files_matched += usize::from(!found.matches.is_empty());
+    out.matches.extend(found.matches);
+    out.truncated |= found.more;
     if out.truncated { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
 }
 
@@ -197,63 +217,90 @@ pub fn grep<P: AsRef<str>, B: AsRef<[u8]>>(
     Ok(out)
 }
 
-/// Searches the files of a directory that the index would take: no ignored, hidden, binary, giant or secret ones.
+/// Searches the files of a directory: no ignored, hidden, secret or binary ones, no symbolic links, and none of more
+/// than 64 MiB.
+///
+/// These are the files of `rg --no-config --no-require-git --no-ignore-parent --no-ignore-global --hidden` without
+/// hidden names (but `.github` and the like are searched), names and first lines that say credentials, paths that
+/// are not UTF-8, binary files and giant ones. Files too large or with lines too long for the rest of the index are
+/// searched like any other.
 pub fn grep_dir(directory: &Path, pattern: &str, options: &GrepOptions) -> Result<Matches, GrepError> {
     let matcher = Matcher::new(pattern, options)?;
     let error = |source| GrepError::Directory { path: directory.to_path_buf(), source };
     std::fs::read_dir(directory).map_err(error)?;
     let mut out = matcher.begin();
-    for entry in walk(directory, &mut |_| true).files {
-        if !matcher.wants(&entry.path) {
+    for path in grep_paths(directory) {
+        if !matcher.wants(&path) {
             continue;
         }
-        let Ok(admitted) = admit(&entry.absolute) else { continue };
-        if grep_bytes(&matcher, &entry.path, &admitted.bytes, &mut out).is_break() {
+        let Some(bytes) = read(&directory.join(&path)) else { continue };
+        if grep_bytes(&matcher, &path, &bytes, &mut out).is_break() {
             break;
         }
     }
     Ok(out)
 }
 
+/// What one file holds.
+pub(crate) struct InFile {
+    pub matches: Vec<Match>,
+    /// There are more than were asked for.
+    pub more: bool,
+}
+
+impl Pattern {
+    /// Searches one file for at most `room` matching lines.
+    pub(crate) fn search(&self, searcher: &mut Searcher, path: &str, bytes: &[u8], room: usize) -> InFile {
+        let mut found = InFile { matches: Vec::new(), more: false };
+        if bytes.contains(&0) {
+            return found;
+        }
+        let lines = Lines { pattern: self, path, room, found: &mut found };
+        // Reading from memory cannot fail, and our sink gives no errors.
+        let _ = searcher.search_slice(&self.regex, bytes, lines);
+        found
+    }
+}
+
 struct Lines<'a> {
-    matcher: &'a Matcher,
+    pattern: &'a Pattern,
     path: &'a str,
-    out: &'a mut Matches,
-    before: usize,
+    room: usize,
+    found: &'a mut InFile,
 }
 
 impl Sink for Lines<'_> {
     type Error = io::Error;
 
     fn matched(&mut self, _: &Searcher, found: &SinkMatch<'_>) -> Result<bool, io::Error> {
-        if self.out.matches.len() >= self.matcher.matches_max {
-            self.out.truncated = true;
+        if self.found.matches.len() >= self.room {
+            self.found.more = true;
             return Ok(false);
         }
         let line = found.line_number().unwrap_or(0) as usize;
-        let text = shown(self.matcher, found.bytes());
-        self.out.matches.push(Match { path: self.path.to_owned(), line, text });
+        let text = shown(self.pattern, found.bytes());
+        self.found.matches.push(Match { path: self.path.to_owned(), line, text });
         Ok(true)
     }
 
     fn binary_data(&mut self, _: &Searcher, _: u64) -> Result<bool, io::Error> {
-        self.out.matches.truncate(self.before);
+        self.found.matches.clear();
         Ok(false)
     }
 }
 
 /// The line, or the part of it around the first match.
-fn shown(matcher: &Matcher, line: &[u8]) -> String {
+fn shown(pattern: &Pattern, line: &[u8]) -> String {
     use grep_matcher::Matcher as _;
 
     let line = line.strip_suffix(b"\n").unwrap_or(line);
     let line = line.strip_suffix(b"\r").unwrap_or(line);
-    if line.len() <= matcher.line_bytes_max {
+    if line.len() <= pattern.line_bytes_max {
         return String::from_utf8_lossy(line).into_owned();
     }
-    let at = matcher.regex.find(line).ok().flatten().map_or(0, |found| found.start());
-    let start = at.saturating_sub(matcher.line_bytes_max / 4);
-    let end = (start + matcher.line_bytes_max).min(line.len());
+    let at = pattern.regex.find(line).ok().flatten().map_or(0, |found| found.start());
+    let start = at.saturating_sub(pattern.line_bytes_max / 4);
+    let end = (start + pattern.line_bytes_max).min(line.len());
     let is_inside = |byte: &u8| (byte & 0xC0) == 0x80;
     let start = start + line[start..end].iter().take_while(|byte| is_inside(byte)).count();
     let end = end - if end < line.len() { cut_char_bytes(&line[start..end], line[end]) } else { 0 };

@@ -27,6 +27,10 @@ mod fuse;
 #[allow(dead_code, reason = "its callers come with the store that writes the lane of symbols")]
 mod graph;
 pub mod grep;
+mod grep_files;
+mod grep_indexed;
+#[doc(hidden)]
+pub mod grep_trial;
 mod hash;
 mod index;
 mod lane;
@@ -54,6 +58,7 @@ mod store;
 mod symbols;
 mod syntax;
 mod tokenize;
+mod trigram;
 mod varint;
 #[cfg(feature = "vectors")]
 mod vector;
