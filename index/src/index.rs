@@ -136,7 +136,10 @@ impl Index {
         &self.root
     }
 
-    #[cfg(test)]
+    pub(crate) fn embedder(&self) -> Option<&dyn Embedder> {
+        self.embedder.as_deref()
+    }
+
     pub(crate) fn view(&self) -> &View {
         &self.view
     }
@@ -259,22 +262,21 @@ impl View {
         Some((file, at as u32))
     }
 
-    /// The texts of chunks, in their order. Where the text lane is damaged they come from the tree as it is now.
+    /// The texts of chunks, in their order, as the tree has them now.
     pub(crate) fn texts(&self, keys: &[ChunkKey]) -> Vec<String> {
-        let ids: Vec<u64> = keys.iter().map(|key| self.chunk(*key).1.id).collect();
-        let mut texts = match &self.lexical {
-            Ok(lexical) => lexical.texts(&ids).unwrap_or_default(),
-            Err(_) => HashMap::new(),
+        let mut files: HashMap<u32, Vec<String>> = HashMap::new();
+        let mut text = |key: &ChunkKey| -> String {
+            let (path, chunk) = self.chunk(*key);
+            let lines = files.entry(key.0).or_insert_with(|| self.lines_of_tree(path));
+            lines.iter().skip(chunk.start - 1).take(chunk.end + 1 - chunk.start).map(String::as_str).collect()
         };
-        let text = |(key, id): (&ChunkKey, &u64)| texts.remove(id).unwrap_or_else(|| self.text_of_tree(*key));
-        keys.iter().zip(&ids).map(text).collect()
+        keys.iter().map(&mut text).collect()
     }
 
-    fn text_of_tree(&self, key: ChunkKey) -> String {
-        let (path, chunk) = self.chunk(key);
-        let Ok(admitted) = admit(&self.root.join(path)) else { return String::new() };
-        let (text, _) = admitted.text();
-        text.split_inclusive('\n').skip(chunk.start - 1).take(chunk.end + 1 - chunk.start).collect()
+    /// The lines of a file as they are now, each with its end; none where it cannot be read.
+    pub(crate) fn lines_of_tree(&self, path: &str) -> Vec<String> {
+        let Ok(admitted) = admit(&self.root.join(path)) else { return Vec::new() };
+        admitted.text().0.split_inclusive('\n').map(str::to_owned).collect()
     }
 }
 

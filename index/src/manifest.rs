@@ -20,7 +20,7 @@ use crate::tokenize::TOKENIZER_VERSION;
 
 pub(crate) const MANIFEST_NAME: &str = "manifest";
 /// Changes whenever the layout of the manifest or of the text lane changes.
-const FORMAT_VERSION: u32 = 1;
+const FORMAT_VERSION: u32 = 2;
 
 /// What shaped the chunks and the text lane. Any difference means a rebuild.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

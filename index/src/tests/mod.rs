@@ -8,6 +8,7 @@ mod outline;
 mod scale;
 mod search;
 mod skips;
+mod text_lane;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
