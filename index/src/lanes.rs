@@ -71,7 +71,7 @@ impl Lanes<'_> {
         };
         let mut worth: Vec<(usize, f64)> = bearers.iter().enumerate().map(worth).collect();
         sort(&mut worth);
-        Ok(worth.into_iter().take(WORDS_MAX).map(|(at, _)| wanted[at].clone()).collect())
+        Ok(worth.into_iter().take(crate::search::dial("WORDS", WORDS_MAX as f64) as usize).map(|(at, _)| wanted[at].clone()).collect())
     }
 
     /// The definitions that the question names, or whose names it spells out in words.

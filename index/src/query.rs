@@ -78,13 +78,13 @@ impl Asked {
         let mut reader = Reader::default();
         match kind {
             QueryKind::Issue | QueryKind::Trace => reader.issue(text, &trace),
-            QueryKind::Identifier | QueryKind::Path => reader.segment(text, BODY_WEIGHT, true),
-            QueryKind::Words => reader.inline(text, BODY_WEIGHT),
+            QueryKind::Identifier | QueryKind::Path => reader.segment(text, (crate::search::dial("Q_BODY", BODY_WEIGHT as f64) as f32), true),
+            QueryKind::Words => reader.inline(text, (crate::search::dial("Q_BODY", BODY_WEIGHT as f64) as f32)),
         }
         let Reader { seen, order, names, paths, .. } = reader;
         let all = order.into_iter().map(|text| {
             let tally = seen[&text];
-            Wanted { weight: tally.weight.sqrt(), inflected: !tally.is_name, text }
+            Wanted { weight: tally.weight.powf(crate::search::dial("Q_POW", 0.5) as f32), inflected: !tally.is_name, text }
         });
         let all: Vec<Wanted> = all.collect();
         let short = !matches!(kind, QueryKind::Issue | QueryKind::Trace);
@@ -140,14 +140,14 @@ impl Reader {
                 continue;
             }
             if at == 0 {
-                self.inline(bare, TITLE_WEIGHT);
+                self.inline(bare, (crate::search::dial("Q_TITLE", TITLE_WEIGHT as f64) as f32));
             } else if trace.lines.binary_search(&at).is_ok() {
-                self.segment(bare, TRACE_WEIGHT, true);
+                self.segment(bare, (crate::search::dial("Q_TRACE", TRACE_WEIGHT as f64) as f32), true);
             } else if is_noise(bare) {
             } else if in_block || line.starts_with("    ") || line.starts_with('\t') || bare.starts_with(">>>") {
-                self.segment(bare, BLOCK_WEIGHT, true);
+                self.segment(bare, (crate::search::dial("Q_BLOCK", BLOCK_WEIGHT as f64) as f32), true);
             } else {
-                self.inline(bare, BODY_WEIGHT);
+                self.inline(bare, (crate::search::dial("Q_BODY", BODY_WEIGHT as f64) as f32));
             }
         }
     }
@@ -157,7 +157,7 @@ impl Reader {
         let quotes = line.matches('`').count();
         for (at, segment) in line.split('`').enumerate() {
             let is_code = at % 2 == 1 && at < quotes + quotes % 2;
-            self.segment(segment, if is_code { weight * INLINE_WEIGHT } else { weight }, is_code);
+            self.segment(segment, if is_code { weight * (crate::search::dial("Q_INLINE", INLINE_WEIGHT as f64) as f32) } else { weight }, is_code);
         }
     }
 
@@ -187,7 +187,7 @@ impl Reader {
             if is_whole {
                 whole_end = word.end;
             }
-            let factor = if is_part { PART_WEIGHT } else if is_whole { WHOLE_WEIGHT } else { 1.0 };
+            let factor = if is_part { (crate::search::dial("Q_PART", PART_WEIGHT as f64) as f32) } else if is_whole { (crate::search::dial("Q_WHOLE", WHOLE_WEIGHT as f64) as f32) } else { 1.0 };
             if !self.seen.contains_key(&word.text) {
                 if self.order.len() == WORDS_MAX {
                     continue;

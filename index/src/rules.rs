@@ -18,8 +18,8 @@ const STEM_BONUS: f64 = 0.5;
 fn class_factor(class: Class) -> f64 {
     match class {
         Class::Source => 1.0,
-        Class::Barrel => 0.8,
-        Class::Test | Class::Example | Class::Vendored | Class::Generated | Class::Docs => 0.5,
+        Class::Barrel => crate::search::dial("C_BARREL", 0.8),
+        Class::Test | Class::Example | Class::Vendored | Class::Generated | Class::Docs => crate::search::dial("C_TEST", 0.5),
         Class::Fixture | Class::Minified | Class::Lock | Class::Secret => 0.25,
     }
 }

@@ -205,6 +205,7 @@ fn an_embedder_that_comes_later_finds_its_vectors_made() {
     assert_eq!(bench.index().1.vectors_embedded, 0);
 }
 
+#[cfg(feature = "vectors")]
 #[test]
 fn a_search_works_inside_somebody_elses_runtime() {
     let bench = sample(true);
