@@ -57,8 +57,17 @@ fn main() -> Result<(), Box<dyn Error>> {
             let half = usize::from(text("id").bytes().fold(5381u32, |hash, byte| hash * 33 ^ u32::from(byte)) % 2 == 0);
             halves[half].add(&ranks, first);
             if which.contains(["a", "b"][half]) {
-                let shown: Vec<String> = ranks.iter().map(|rank| rank.map_or("-".to_owned(), |rank| (rank + 1).to_string())).collect();
-                println!("{} {:<34} {:<10} {:<6} {:<40} {}", ["a", "b"][half], text("id"), answer.kind.to_string(), shown.join(","), gold[0], files.iter().take(4).copied().collect::<Vec<_>>().join(" "));
+                let shown: Vec<String> =
+                    ranks.iter().map(|rank| rank.map_or("-".to_owned(), |rank| (rank + 1).to_string())).collect();
+                println!(
+                    "{} {:<34} {:<10} {:<6} {:<40} {}",
+                    ["a", "b"][half],
+                    text("id"),
+                    answer.kind.to_string(),
+                    shown.join(","),
+                    gold[0],
+                    files.iter().take(4).copied().collect::<Vec<_>>().join(" ")
+                );
             }
         }
         println!("{set}: half a (tuned)    {}", halves[0]);

@@ -1,8 +1,11 @@
-//! How do three rankings become one?
+//! How do several rankings become one?
 //!
-//! Reciprocal rank fusion: a chunk's score is the sum over the lanes of weight / (60 + rank), after Cormack, Clarke
-//! and Büttcher, "Reciprocal Rank Fusion outperforms Condorcet and individual Rank Learning Methods" (SIGIR 2009).
-//! It needs no common scale for BM25 scores, cosine distances and name matches.
+//! Reciprocal rank fusion after Cormack, Clarke and Büttcher, "Reciprocal Rank Fusion outperforms Condorcet and
+//! individual Rank Learning Methods" (SIGIR 2009), with one change: each term is scaled by how near the score comes
+//! to the best of its lane. Lanes still need no common scale, but a lane that is sure of its first hit says so.
+//!
+//! Measured with `examples/rank_cases` (no vectors) on the shared cases, NDCG@10 of the localisation cases (half a, half
+//! b) and of the query sets (a, b): ranks alone 0.499, 0.711; 0.884, 0.699; scaled 0.448, 0.774; 0.926, 0.701.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -11,16 +14,16 @@ pub(crate) use crate::classify::is_test_path;
 
 /// The constant of the paper: how little the first ranks differ from those after them.
 const RANK_CONSTANT: f64 = 60.0;
+/// Each further chunk of a file says this much of what the one before it does. Measured: 0.5 and 0.35 are alike.
+const FURTHER_SHARE: f64 = 0.25;
+
 /// Joins rankings with scores, each best first with its weight. Best first; equal scores in the order of the keys.
 pub(crate) fn fuse<K: Copy + Eq + Hash + Ord>(lanes: &[(f64, Vec<(K, f64)>)]) -> Vec<(K, f64)> {
     let mut scores: HashMap<K, f64> = HashMap::new();
-    let dial = |name: &str, default: f64| std::env::var(name).ok().and_then(|value| value.parse().ok()).unwrap_or(default);
-    let (constant, power) = (dial("RRF_K", RANK_CONSTANT), dial("REL", 0.0));
     for (weight, lane) in lanes {
         let top = lane.first().map_or(1.0, |(_, score)| *score).max(f64::MIN_POSITIVE);
         for (at, (key, score)) in lane.iter().enumerate() {
-            let relative = (score / top).powf(power);
-            *scores.entry(*key).or_insert(0.0) += weight * relative * (constant + 1.0) / (constant + at as f64 + 1.0);
+            *scores.entry(*key).or_insert(0.0) += weight * (score / top) / (RANK_CONSTANT + at as f64 + 1.0);
         }
     }
     let mut fused: Vec<(K, f64)> = scores.into_iter().collect();
@@ -28,13 +31,13 @@ pub(crate) fn fuse<K: Copy + Eq + Hash + Ord>(lanes: &[(f64, Vec<(K, f64)>)]) ->
     fused
 }
 
-/// What all chunks of a file say about it: the best one whole, each further one `decay` times as much as the last.
-pub(crate) fn by_file(lane: &[((u32, u32), f64)], decay: f64) -> Vec<(u32, f64)> {
+/// What all chunks of a file say about it: the best one whole, each further one [`FURTHER_SHARE`] of the last.
+pub(crate) fn by_file(lane: &[((u32, u32), f64)]) -> Vec<(u32, f64)> {
     let mut files: HashMap<u32, (f64, f64)> = HashMap::new();
     for ((file, _), score) in lane {
         let (sum, share) = files.entry(*file).or_insert((0.0, 1.0));
         *sum += score * *share;
-        *share *= decay;
+        *share *= FURTHER_SHARE;
     }
     let mut files: Vec<(u32, f64)> = files.into_iter().map(|(file, (sum, _))| (file, sum)).collect();
     sort(&mut files);

@@ -45,10 +45,9 @@ impl Lanes<'_> {
         let found = self.telling().and_then(|wanted| lexical.search(&wanted, self.within, self.depth));
         match found {
             // What the manifest does not name is of another generation and may be gone.
-            Ok(found) => found
-                .into_iter()
-                .filter_map(|(id, score)| Some((self.view.key_of(id)?, f64::from(score))))
-                .collect(),
+            Ok(found) => {
+                found.into_iter().filter_map(|(id, score)| Some((self.view.key_of(id)?, f64::from(score)))).collect()
+            }
             Err(error) => {
                 self.notes.push(format!("{error}; a refresh rebuilds it"));
                 Vec::new()
@@ -71,7 +70,7 @@ impl Lanes<'_> {
         };
         let mut worth: Vec<(usize, f64)> = bearers.iter().enumerate().map(worth).collect();
         sort(&mut worth);
-        Ok(worth.into_iter().take(crate::search::dial("WORDS", WORDS_MAX as f64) as usize).map(|(at, _)| wanted[at].clone()).collect())
+        Ok(worth.into_iter().take(WORDS_MAX).map(|(at, _)| wanted[at].clone()).collect())
     }
 
     /// The definitions that the question names, or whose names it spells out in words.
@@ -96,7 +95,9 @@ impl Lanes<'_> {
                 if !self.within.is_none_or(|within| is_within(path, within)) {
                     continue;
                 }
-                let Some(key) = self.view.chunk_at(place.0, definition.start_line, definition.end_line) else { continue };
+                let Some(key) = self.view.chunk_at(place.0, definition.start_line, definition.end_line) else {
+                    continue;
+                };
                 *scores.entry(key).or_default() += 1.0 / (1.0 + at as f64).sqrt();
                 self.named.entry(key).or_insert((definition.qualified(), definition.kind));
             }
@@ -178,7 +179,8 @@ impl Lanes<'_> {
                 let wanted = places[*at].path.as_str();
                 let without_ending = path.strip_suffix(name).map(|directory| format!("{directory}{bare}"));
                 let whole = if wanted.ends_with(name) { path.clone() } else { without_ending.unwrap_or_default() };
-                let shared = wanted.rsplit('/').zip(whole.rsplit('/')).take_while(|(left, right)| left == right).count();
+                let shared =
+                    wanted.rsplit('/').zip(whole.rsplit('/')).take_while(|(left, right)| left == right).count();
                 let is_sure = shared > 1 || shared == wanted.split('/').count() || shared == whole.split('/').count();
                 let (most, files) = &mut best[*at];
                 if is_sure && shared > *most {
@@ -241,5 +243,9 @@ impl Lanes<'_> {
 /// The paths, without ending, of which a qualified name may be a member: of `a.b.C`, `a/b/C`, `a/b` and `a`.
 fn module_paths(name: &str) -> Vec<String> {
     let parts: Vec<&str> = name.split('.').filter(|part| !part.is_empty()).collect();
-    (1..=parts.len()).rev().filter(|length| *length > 1 || parts.len() == 2).map(|length| parts[..length].join("/")).collect()
+    (1..=parts.len())
+        .rev()
+        .filter(|length| *length > 1 || parts.len() == 2)
+        .map(|length| parts[..length].join("/"))
+        .collect()
 }

@@ -129,7 +129,8 @@ impl Lexical {
     ) -> Result<Vec<(u64, f32)>, LexicalError> {
         fenced(|| {
             let searcher = self.reader.searcher();
-            let mut asked = Asked { fields: self.fields, searcher: &searcher, bearers: FxHashMap::default(), any: vec![] };
+            let mut asked =
+                Asked { fields: self.fields, searcher: &searcher, bearers: FxHashMap::default(), any: vec![] };
             for word in wanted {
                 asked.word(word)?;
             }
@@ -223,7 +224,7 @@ impl Asked<'_> {
         self.form(&word.text, word.weight)?;
         if word.inflected {
             for form in forms(&word.text) {
-                self.form(&form, word.weight * crate::search::dial("F_FORM", FORM_WEIGHT as f64) as f32)?;
+                self.form(&form, word.weight * FORM_WEIGHT)?;
             }
         }
         Ok(())
@@ -232,7 +233,7 @@ impl Asked<'_> {
     /// Asks every field for one word as it is written; nothing where no chunk has it.
     fn form(&mut self, text: &str, weight: f32) -> tantivy::Result<()> {
         let Fields { path, name, code, prose, .. } = self.fields;
-        let weights = [(code, crate::search::dial("F_CODE", CODE_WEIGHT as f64) as f32), (prose, crate::search::dial("F_PROSE", PROSE_WEIGHT as f64) as f32), (name, crate::search::dial("F_NAME", NAME_WEIGHT as f64) as f32), (path, crate::search::dial("F_PATH", PATH_WEIGHT as f64) as f32)];
+        let weights = [(code, CODE_WEIGHT), (prose, PROSE_WEIGHT), (name, NAME_WEIGHT), (path, PATH_WEIGHT)];
         let bearers = bearers(self.searcher, &self.fields, text)?;
         if bearers == 0 {
             return Ok(());
@@ -272,8 +273,6 @@ impl Bm25StatisticsProvider for Rarity<'_> {
     }
 
     fn doc_freq(&self, term: &Term) -> tantivy::Result<u64> {
-        if crate::search::dial("NOIDF", 0.0) > 0.0 { return Ok(self.searcher.num_docs() / 10); }
-        if crate::search::dial("OWNIDF", 0.0) > 0.0 { return self.searcher.doc_freq(term); }
         self.bearers.get(term).map_or_else(|| self.searcher.doc_freq(term), |bearers| Ok(*bearers))
     }
 }

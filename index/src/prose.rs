@@ -49,13 +49,16 @@ impl Script {
         let marks = match ending.as_str() {
             "md" | "markdown" | "rst" | "txt" | "adoc" | "asciidoc" | "org" | "tex" => return Script::Prose,
             "rs" | "c" | "h" | "cc" | "cpp" | "cxx" | "hh" | "hpp" | "hxx" | "java" | "go" | "cs" | "kt" | "kts"
-            | "scala" | "swift" | "proto" | "dart" | "zig" | "groovy" | "gradle" | "m" | "mm" | "cu" | "v" | "sv" => C_LIKE,
-            "js" | "jsx" | "mjs" | "cjs" | "ts" | "tsx" | "mts" | "cts" | "css" | "scss" | "less" | "vue" | "svelte" => SCRIPT,
+            | "scala" | "swift" | "proto" | "dart" | "zig" | "groovy" | "gradle" | "m" | "mm" | "cu" | "v" | "sv" => {
+                C_LIKE
+            }
+            "js" | "jsx" | "mjs" | "cjs" | "ts" | "tsx" | "mts" | "cts" | "css" | "scss" | "less" | "vue"
+            | "svelte" => SCRIPT,
             "php" => PHP,
             "py" | "pyi" | "pyx" => PYTHON,
             "rb" | "rake" => RUBY,
-            "sh" | "bash" | "zsh" | "yaml" | "yml" | "toml" | "pl" | "pm" | "r" | "jl" | "ex" | "exs" | "mk" | "cmake"
-            | "tf" | "nix" | "ini" | "cfg" | "conf" => HASH,
+            "sh" | "bash" | "zsh" | "yaml" | "yml" | "toml" | "pl" | "pm" | "r" | "jl" | "ex" | "exs" | "mk"
+            | "cmake" | "tf" | "nix" | "ini" | "cfg" | "conf" => HASH,
             "sql" | "lua" | "hs" | "elm" | "adb" | "ads" => DASH,
             "lisp" | "el" | "clj" | "scm" => LISP,
             "html" | "htm" | "xml" | "svg" => TAGS,

@@ -78,13 +78,13 @@ impl Asked {
         let mut reader = Reader::default();
         match kind {
             QueryKind::Issue | QueryKind::Trace => reader.issue(text, &trace),
-            QueryKind::Identifier | QueryKind::Path => reader.segment(text, (crate::search::dial("Q_BODY", BODY_WEIGHT as f64) as f32), true),
-            QueryKind::Words => reader.inline(text, (crate::search::dial("Q_BODY", BODY_WEIGHT as f64) as f32)),
+            QueryKind::Identifier | QueryKind::Path => reader.segment(text, BODY_WEIGHT, true),
+            QueryKind::Words => reader.inline(text, BODY_WEIGHT),
         }
         let Reader { seen, order, names, paths, .. } = reader;
         let all = order.into_iter().map(|text| {
             let tally = seen[&text];
-            Wanted { weight: tally.weight.powf(crate::search::dial("Q_POW", 0.5) as f32), inflected: !tally.is_name, text }
+            Wanted { weight: tally.weight.sqrt(), inflected: !tally.is_name, text }
         });
         let all: Vec<Wanted> = all.collect();
         let short = !matches!(kind, QueryKind::Issue | QueryKind::Trace);
@@ -140,14 +140,14 @@ impl Reader {
                 continue;
             }
             if at == 0 {
-                self.inline(bare, (crate::search::dial("Q_TITLE", TITLE_WEIGHT as f64) as f32));
+                self.inline(bare, TITLE_WEIGHT);
             } else if trace.lines.binary_search(&at).is_ok() {
-                self.segment(bare, (crate::search::dial("Q_TRACE", TRACE_WEIGHT as f64) as f32), true);
+                self.segment(bare, TRACE_WEIGHT, true);
             } else if is_noise(bare) {
             } else if in_block || line.starts_with("    ") || line.starts_with('\t') || bare.starts_with(">>>") {
-                self.segment(bare, (crate::search::dial("Q_BLOCK", BLOCK_WEIGHT as f64) as f32), true);
+                self.segment(bare, BLOCK_WEIGHT, true);
             } else {
-                self.inline(bare, (crate::search::dial("Q_BODY", BODY_WEIGHT as f64) as f32));
+                self.inline(bare, BODY_WEIGHT);
             }
         }
     }
@@ -157,12 +157,14 @@ impl Reader {
         let quotes = line.matches('`').count();
         for (at, segment) in line.split('`').enumerate() {
             let is_code = at % 2 == 1 && at < quotes + quotes % 2;
-            self.segment(segment, if is_code { weight * (crate::search::dial("Q_INLINE", INLINE_WEIGHT as f64) as f32) } else { weight }, is_code);
+            self.segment(segment, if is_code { weight * INLINE_WEIGHT } else { weight }, is_code);
         }
     }
 
     fn segment(&mut self, segment: &str, weight: f32, is_code: bool) {
-        let breaks = |c: char| !(c.is_alphanumeric() || matches!(c, '_' | '.' | ':' | '/' | '\\' | '-' | '#' | '@' | '~' | '\'' | '’'));
+        let breaks = |c: char| {
+            !(c.is_alphanumeric() || matches!(c, '_' | '.' | ':' | '/' | '\\' | '-' | '#' | '@' | '~' | '\'' | '’'))
+        };
         for token in segment.split(breaks) {
             let token = token.trim_matches(|c: char| !c.is_alphanumeric() && c != '_');
             if token.is_empty() {
@@ -183,11 +185,18 @@ impl Reader {
         let found: Vec<_> = words(token).collect();
         for (at, word) in found.iter().enumerate() {
             let is_part = word.start < whole_end;
-            let is_whole = !is_part && found.get(at + 1).is_some_and(|next| next.start < word.end && next.start >= word.start);
+            let is_whole =
+                !is_part && found.get(at + 1).is_some_and(|next| next.start < word.end && next.start >= word.start);
             if is_whole {
                 whole_end = word.end;
             }
-            let factor = if is_part { (crate::search::dial("Q_PART", PART_WEIGHT as f64) as f32) } else if is_whole { (crate::search::dial("Q_WHOLE", WHOLE_WEIGHT as f64) as f32) } else { 1.0 };
+            let factor = if is_part {
+                PART_WEIGHT
+            } else if is_whole {
+                WHOLE_WEIGHT
+            } else {
+                1.0
+            };
             if !self.seen.contains_key(&word.text) {
                 if self.order.len() == WORDS_MAX {
                     continue;
@@ -208,7 +217,8 @@ impl Reader {
             return;
         }
         let inner = flat.trim_start_matches('_');
-        let is_compound = inner.contains(['_', '.']) || inner.chars().skip(1).any(char::is_uppercase) && inner.chars().any(char::is_lowercase);
+        let is_compound = inner.contains(['_', '.'])
+            || inner.chars().skip(1).any(char::is_uppercase) && inner.chars().any(char::is_lowercase);
         if (is_compound || is_code) && flat.len() > 2 && self.names.len() < NAMES_MAX && !self.names.contains(&flat) {
             self.names.push(flat);
         }
@@ -224,11 +234,14 @@ impl Reader {
 /// Endings that make a word without `/` a path. Others (`.send`, `.com`) are as often something else.
 const ENDINGS: &[&str] = &[
     "bash", "c", "cc", "cfg", "cpp", "cs", "css", "go", "h", "hpp", "html", "java", "js", "json", "jsx", "kt", "lua",
-    "md", "mjs", "php", "proto", "py", "rb", "rs", "rst", "scala", "sh", "sql", "swift", "toml", "ts", "tsx", "yaml", "yml",
+    "md", "mjs", "php", "proto", "py", "rb", "rs", "rst", "scala", "sh", "sql", "swift", "toml", "ts", "tsx", "yaml",
+    "yml",
 ];
 
 fn mentioned_path(token: &str) -> Option<String> {
-    let token = token.split_once(':').map_or(token, |(path, rest)| if rest.starts_with(|c: char| c.is_ascii_digit()) { path } else { token });
+    let token = token
+        .split_once(':')
+        .map_or(token, |(path, rest)| if rest.starts_with(|c: char| c.is_ascii_digit()) { path } else { token });
     let path = normal(token);
     let name = path.rsplit('/').next()?;
     let ending = name.rsplit_once('.').filter(|(stem, _)| !stem.is_empty()).map(|(_, ending)| ending);
@@ -304,6 +317,9 @@ mod tests {
     fn words_of_prose_have_other_forms_and_names_have_none() {
         let asked = Asked::of("how `route` handles retry_delay");
         let forms: Vec<(&str, bool)> = asked.wanted.iter().map(|word| (word.text.as_str(), word.inflected)).collect();
-        assert_eq!(forms, [("route", false), ("handles", true), ("retry_delay", false), ("retry", true), ("delay", true)]);
+        assert_eq!(
+            forms,
+            [("route", false), ("handles", true), ("retry_delay", false), ("retry", true), ("delay", true)]
+        );
     }
 }

@@ -18,8 +18,8 @@ const STEM_BONUS: f64 = 0.5;
 fn class_factor(class: Class) -> f64 {
     match class {
         Class::Source => 1.0,
-        Class::Barrel => crate::search::dial("C_BARREL", 0.8),
-        Class::Test | Class::Example | Class::Vendored | Class::Generated | Class::Docs => crate::search::dial("C_TEST", 0.5),
+        Class::Barrel => 0.8,
+        Class::Test | Class::Example | Class::Vendored | Class::Generated | Class::Docs => 0.5,
         Class::Fixture | Class::Minified | Class::Lock | Class::Secret => 0.25,
     }
 }
@@ -50,7 +50,7 @@ impl Rules<'_> {
             Class::Docs if self.docs_asked => Class::Source,
             class => class,
         };
-        class_factor(class) * (1.0 + crate::search::dial("STEM", STEM_BONUS) * self.coverage(path))
+        class_factor(class) * (1.0 + STEM_BONUS * self.coverage(path))
     }
 
     /// Which share of the words of the file's name the question holds, in one form or another.
@@ -77,7 +77,9 @@ impl Rules<'_> {
         if is_compound && self.words.contains(name.to_lowercase().as_str()) {
             return true;
         }
-        !parts.is_empty() && parts.iter().all(|part| self.words.contains(part.as_str())) && parts.len() * 2 > self.words.len()
+        !parts.is_empty()
+            && parts.iter().all(|part| self.words.contains(part.as_str()))
+            && parts.len() * 2 > self.words.len()
     }
 }
 

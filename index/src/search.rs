@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use crate::embed::Embedder;
 use crate::fuse::{by_file, fuse, sort, spread};
 use crate::index::{ChunkKey, View};
-use crate::prefix::{OutsideTree, normal_prefix};
 use crate::lanes::{Found, Lanes};
+use crate::prefix::{OutsideTree, normal_prefix};
 use crate::query::{Asked, QueryKind};
 use crate::report::SkipReason;
 use crate::rules::Rules;
@@ -18,17 +18,13 @@ const QUERY_BYTES_MAX: usize = 32 * 1024;
 /// Each lane is asked for this many hits, or four times the limit if that is more.
 const LANE_HITS: usize = 200;
 
-pub(crate) fn dial(name: &str, default: f64) -> f64 {
-    std::env::var(name).ok().and_then(|value| value.parse().ok()).unwrap_or(default)
-}
-
 /// What a lane counts for a kind of question: text, symbol, place, vector.
 fn lane_weights(kind: QueryKind) -> [f64; 4] {
     match kind {
-        QueryKind::Identifier => [1.0, dial("W_IS", 2.0), 1.0, 0.3],
+        QueryKind::Identifier => [1.0, 2.0, 1.0, 0.3],
         QueryKind::Path => [1.0, 0.5, 3.0, 0.2],
-        QueryKind::Words => [1.0, dial("W_WS", 1.0), dial("W_WP", 0.5), 1.0],
-        QueryKind::Issue => [1.0, dial("W_XS", 0.7), dial("W_XP", 0.7), 0.5],
+        QueryKind::Words => [1.0, 1.0, 0.5, 1.0],
+        QueryKind::Issue => [1.0, 0.7, 0.7, 0.5],
         QueryKind::Trace => [0.5, 0.7, 2.0, 0.3],
     }
 }
@@ -174,9 +170,8 @@ pub(crate) fn rank(view: &View, embedder: Option<&dyn Embedder>, query: &Query) 
 /// Files are ranked by what all their chunks say, then chunks within their file.
 fn join(view: &View, asked: &Asked, include_tests: bool, found: &[Found; 4]) -> Vec<(ChunkKey, f64)> {
     let (weights, rules) = (lane_weights(asked.kind), Rules::of(asked, include_tests));
-    let decay = dial("DECAY", 0.5);
     let lanes: Vec<(f64, Vec<(u32, f64)>)> =
-        found.iter().zip(weights).map(|(lane, weight)| (weight, by_file(lane, decay))).collect();
+        found.iter().zip(weights).map(|(lane, weight)| (weight, by_file(lane))).collect();
     let mut files: HashMap<u32, f64> = fuse(&lanes).into_iter().collect();
     for (file, score) in &mut files {
         *score *= rules.file(&view.files[*file as usize].0);

@@ -228,12 +228,12 @@ fn is_border(letters: &[(usize, Class)], at: usize) -> bool {
 
 /// Words of a question that say nothing about code. Left out of queries as long as another word remains.
 const STOP_WORDS: &[&str] = &[
-    "a", "about", "all", "also", "an", "and", "any", "are", "as", "at", "be", "been", "but", "by", "can", "code", "could",
-    "did", "do", "does", "don", "find", "for", "from", "function", "get", "had", "has", "have", "how", "i", "if", "in", "into", "is",
-    "it", "its", "just", "like", "me", "my", "no", "not", "of", "on", "or", "our", "out", "should", "show", "so", "some", "such", "than",
-    "that", "the", "their", "them", "then", "there", "these", "they", "this", "those", "to", "us", "use", "used",
-    "using", "was", "we", "were", "what", "when", "where", "which", "who", "why", "will", "with", "would", "you",
-    "your",
+    "a", "about", "all", "also", "an", "and", "any", "are", "as", "at", "be", "been", "but", "by", "can", "code",
+    "could", "did", "do", "does", "don", "find", "for", "from", "function", "get", "had", "has", "have", "how", "i",
+    "if", "in", "into", "is", "it", "its", "just", "like", "me", "my", "no", "not", "of", "on", "or", "our", "out",
+    "should", "show", "so", "some", "such", "than", "that", "the", "their", "them", "then", "there", "these", "they",
+    "this", "those", "to", "us", "use", "used", "using", "was", "we", "were", "what", "when", "where", "which", "who",
+    "why", "will", "with", "would", "you", "your",
 ];
 
 /// Whether a word says nothing about code.

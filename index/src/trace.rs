@@ -129,7 +129,11 @@ fn pytest(text: &str) -> Option<Place> {
     if path.contains(char::is_whitespace) {
         return None;
     }
-    Some(Place { path: normal(&format!("{path}.py")), line: Some(line?), symbol: rest.strip_prefix("in ").and_then(name) })
+    Some(Place {
+        path: normal(&format!("{path}.py")),
+        line: Some(line?),
+        symbol: rest.strip_prefix("in ").and_then(name),
+    })
 }
 
 /// `at a.b.Outer$Inner.method(File.java:3)`
@@ -176,7 +180,8 @@ fn name_above(text: &str) -> Option<String> {
     }
     let called = text.strip_prefix("created by ").unwrap_or(text);
     let (called, rest) = called.rsplit_once('(')?;
-    let is_go = rest.ends_with(')') && rest[..rest.len() - 1].chars().all(|c| c.is_ascii_hexdigit() || "x, .{}?".contains(c));
+    let is_go =
+        rest.ends_with(')') && rest[..rest.len() - 1].chars().all(|c| c.is_ascii_hexdigit() || "x, .{}?".contains(c));
     if is_go && called.contains('.') && !called.contains(' ') { name(called) } else { None }
 }
 
@@ -227,8 +232,11 @@ fn located(text: &str) -> Option<(&str, String, Option<usize>)> {
         if !bytes.get(after).is_some_and(u8::is_ascii_digit) {
             continue;
         }
-        let is_path = |c: char| c.is_alphanumeric() || matches!(c, '.' | '_' | '/' | '\\' | '-' | '@' | '+' | '~' | '$' | '[' | ']');
-        let start = text[..at].char_indices().rev().take_while(|(_, c)| is_path(*c)).last().map_or(at, |(start, _)| start);
+        let is_path = |c: char| {
+            c.is_alphanumeric() || matches!(c, '.' | '_' | '/' | '\\' | '-' | '@' | '+' | '~' | '$' | '[' | ']')
+        };
+        let start =
+            text[..at].char_indices().rev().take_while(|(_, c)| is_path(*c)).last().map_or(at, |(start, _)| start);
         let path = normal(&text[start..at]);
         if is_file_name(&path) {
             return Some((&text[..start], path, number(&text[after..]).0));

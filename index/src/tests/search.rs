@@ -253,7 +253,10 @@ fn a_trace_leads_to_its_innermost_frame_in_the_tree_and_not_to_a_library() {
                  1: a::fetch\n             at ./src/client.rs:7:5\n";
     let answer = index.search(&Query::new(trace)).unwrap();
     assert_eq!(answer.kind, QueryKind::Trace);
-    assert_eq!((answer.hits[0].path.as_str(), answer.hits[0].symbol.as_deref()), ("src/retry.rs", Some("backoff_delay")));
+    assert_eq!(
+        (answer.hits[0].path.as_str(), answer.hits[0].symbol.as_deref()),
+        ("src/retry.rs", Some("backoff_delay"))
+    );
     assert_eq!(answer.hits[1].path, "src/client.rs");
     assert!(answer.hits[0].lanes.contains(&Lane::Place));
     assert!(answer.hits.iter().all(|hit| hit.path != "lib/util.py" || !hit.lanes.contains(&Lane::Place)));
@@ -306,7 +309,11 @@ fn a_pack_holds_whole_functions_within_its_budget_in_the_order_of_the_tree() {
     let query = Query::new("backoff_delay");
     let pack = index.pack(&query, 1000, &[], &count).unwrap();
     assert!(pack.tokens <= 1000 && pack.left_out == 0);
-    assert!(pack.pieces.windows(2).all(|pair| (&pair[0].path, *pair[0].lines.end()) < (&pair[1].path, *pair[1].lines.start())));
+    assert!(
+        pack.pieces
+            .windows(2)
+            .all(|pair| (&pair[0].path, *pair[0].lines.end()) < (&pair[1].path, *pair[1].lines.start()))
+    );
     let retry = pack.pieces.iter().find(|piece| piece.path == "src/retry.rs").unwrap();
     assert!(retry.text.contains("/// Waits longer") && retry.text.ends_with("}\n"));
     assert_eq!(pack, index.pack(&query, 1000, &[], &count).unwrap());
