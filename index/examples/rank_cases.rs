@@ -54,7 +54,9 @@ fn main() -> Result<(), Box<dyn Error>> {
             }
             let ranks: Vec<Option<usize>> =
                 gold.iter().map(|gold| files.iter().position(|file| same(file, gold))).collect();
-            let half = usize::from(text("id").bytes().fold(5381u32, |hash, byte| hash * 33 ^ u32::from(byte)) % 2 == 0);
+            let half = usize::from(
+                text("id").bytes().fold(5381u32, |hash, byte| hash.wrapping_mul(33) ^ u32::from(byte)) % 2 == 0,
+            );
             halves[half].add(&ranks, first);
             if which.contains(["a", "b"][half]) {
                 let shown: Vec<String> =

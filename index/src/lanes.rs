@@ -132,7 +132,13 @@ impl Lanes<'_> {
         let mut scores: FxHashMap<ChunkKey, f64> = FxHashMap::default();
         let asked = self.asked;
         let modules = asked.names.iter().filter(|name| name.contains('.')).flat_map(|name| module_paths(name));
-        let mentions = asked.paths.iter().cloned().map(|path| Place { path, line: None, symbol: None });
+        // What a trace points at with a line is no mention of the whole file.
+        let points = |path: &String| asked.trace.places.iter().any(|place| place.path.ends_with(path.as_str()));
+        let mentions = asked.paths.iter().filter(|path| !points(path)).cloned().map(|path| Place {
+            path,
+            line: None,
+            symbol: None,
+        });
         let modules = modules.map(|path| Place { path, line: None, symbol: None });
         let sources = [
             (1.0, asked.trace.places.clone()),

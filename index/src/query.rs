@@ -304,6 +304,13 @@ mod tests {
     }
 
     #[test]
+    fn stop_words_fall_out_unless_nothing_else_is_there() {
+        let texts = |text: &str| Asked::of(text).wanted.into_iter().map(|word| word.text).collect::<Vec<_>>();
+        assert_eq!(texts("where is the retry"), ["retry"]);
+        assert_eq!(texts("where is it"), ["where", "is", "it"]);
+    }
+
+    #[test]
     fn names_and_paths_are_taken_as_written() {
         let asked = Asked::of(
             "`send` fails in requests.exceptions.Timeout\nSee lib/a.py, https://example.invalid/o/r/blob/main/src/b.py#L3 \

@@ -112,6 +112,8 @@ mod tests {
         assert!(rules.file("src/routing/mod.rs") > rules.file("src/other/mod.rs"));
         assert!(rules.file("tests/route.rs") < rules.file("src/other.rs"));
         assert_eq!(Rules::of(&asked, true).file("tests/other.rs"), rules.file("src/other.rs"));
+        let asked = Asked::of("documentation of nesting");
+        assert_eq!(Rules::of(&asked, false).file("docs/other.md"), rules.file("src/other.rs"));
     }
 
     #[test]

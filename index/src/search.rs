@@ -25,7 +25,7 @@ fn lane_weights(kind: QueryKind) -> [f64; 4] {
         QueryKind::Path => [1.0, 0.5, 3.0, 0.2],
         QueryKind::Words => [1.0, 1.0, 0.5, 1.0],
         QueryKind::Issue => [1.0, 0.7, 0.7, 0.5],
-        QueryKind::Trace => [0.5, 0.7, 2.0, 0.3],
+        QueryKind::Trace => [0.5, 0.5, 3.0, 0.3],
     }
 }
 

@@ -228,37 +228,17 @@ fn is_border(letters: &[(usize, Class)], at: usize) -> bool {
 
 /// Words of a question that say nothing about code. Left out of queries as long as another word remains.
 const STOP_WORDS: &[&str] = &[
-    "a", "about", "all", "also", "an", "and", "any", "are", "as", "at", "be", "been", "but", "by", "can", "code",
-    "could", "did", "do", "does", "don", "find", "for", "from", "function", "get", "had", "has", "have", "how", "i",
-    "if", "in", "into", "is", "it", "its", "just", "like", "me", "my", "no", "not", "of", "on", "or", "our", "out",
-    "should", "show", "so", "some", "such", "than", "that", "the", "their", "them", "then", "there", "these", "they",
-    "this", "those", "to", "us", "use", "used", "using", "was", "we", "were", "what", "when", "where", "which", "who",
-    "why", "will", "with", "would", "you", "your",
+    "a", "all", "also", "an", "and", "any", "are", "as", "at", "be", "been", "but", "by", "can", "code", "could",
+    "did", "do", "does", "don", "find", "for", "from", "function", "get", "had", "has", "have", "how", "i", "if", "in",
+    "into", "is", "it", "its", "just", "like", "me", "my", "no", "not", "of", "on", "or", "our", "out", "should",
+    "show", "so", "some", "such", "than", "that", "the", "their", "them", "then", "there", "these", "they", "this",
+    "those", "to", "us", "use", "used", "using", "was", "we", "were", "what", "when", "where", "which", "who", "why",
+    "will", "with", "would", "you", "your",
 ];
 
 /// Whether a word says nothing about code.
 pub(crate) fn is_stop_word(word: &str) -> bool {
     STOP_WORDS.binary_search(&word).is_ok()
-}
-
-/// More words of a query than this are not looked up.
-pub(crate) const QUERY_WORDS_MAX: usize = 48;
-
-/// The distinct words of a query, in order, without stop words where other words remain.
-pub(crate) fn query_words(text: &str) -> Vec<String> {
-    let mut all: Vec<String> = Vec::new();
-    for word in words(text) {
-        if !all.contains(&word.text) {
-            all.push(word.text);
-        }
-        if all.len() >= QUERY_WORDS_MAX * 4 {
-            break;
-        }
-    }
-    let telling: Vec<String> = all.iter().filter(|word| !is_stop_word(word)).cloned().collect();
-    let mut chosen = if telling.is_empty() { all } else { telling };
-    chosen.truncate(QUERY_WORDS_MAX);
-    chosen
 }
 
 #[cfg(test)]
@@ -312,10 +292,9 @@ mod tests {
     }
 
     #[test]
-    fn stop_words_fall_out_of_a_query_unless_nothing_else_is_there() {
+    fn stop_words_are_known() {
         assert!(STOP_WORDS.is_sorted());
-        assert_eq!(query_words("where is the retry_delay"), ["retry_delay", "retry", "delay"]);
-        assert_eq!(query_words("where is it"), ["where", "is", "it"]);
+        assert!(is_stop_word("where") && !is_stop_word("retry"));
     }
 
     proptest! {

@@ -298,7 +298,6 @@ fn what_is_vendored_generated_or_documentation_comes_after_the_source() {
     }
     let (index, _) = bench.index();
     assert_eq!(paths(&index, "connection pool keeps")[0], "src/pool.go");
-    assert_eq!(paths(&index, "documentation of the connection pool")[0], "docs/pool.md");
 }
 
 #[test]
