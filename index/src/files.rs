@@ -8,7 +8,8 @@ use std::ops::Range;
 use rustc_hash::FxHashSet;
 
 use crate::admit::Stamp;
-use crate::document::{Class, Document};
+use crate::classify::Class;
+use crate::document::Document;
 use crate::file_no::FileNo;
 use crate::hash::{ContentKey, PieceHash};
 use crate::outline::Kind;
@@ -258,7 +259,7 @@ pub(crate) mod tests {
             stamp,
             settled: number.is_multiple_of(2),
             lossy: number.is_multiple_of(3),
-            class: Class::of_number((number % 9) as u8),
+            class: Class::of_number((number % 11) as u8),
             lines: 100 + number,
             definitions: number,
         }

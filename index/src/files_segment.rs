@@ -10,7 +10,7 @@ use std::io::{self, Write};
 use std::path::Path;
 
 use crate::admit::Stamp;
-use crate::document::Class;
+use crate::classify::Class;
 use crate::file_no::FileNo;
 use crate::files::{ChunkRef, FileHead, Files, kind_of_number, number_of_kind};
 use crate::hash::PieceHash;

@@ -14,7 +14,7 @@ use crate::refresh::{Memory, RefreshError, Refreshed, Task, refresh};
 use crate::report::{Progress, Report};
 use crate::search::{Answer, Query, SearchError, search};
 use crate::symbols::SymbolAnswer;
-use crate::view::{Definitions, Place, View};
+use crate::view::{Place, View};
 use crate::watch::Watch;
 
 /// A code index: one store over one tree. Several may be open on one store; one of them refreshes at a time, and the
@@ -184,12 +184,7 @@ impl Index {
     /// The definition of a name: plain (`close`), qualified (`Session.close`, `Session::close`), or with its file
     /// (`src/session.py:Session.close`).
     pub fn symbol(&self, name: &str) -> SymbolAnswer {
-        let lookup = |definitions: &Definitions| definitions.table.lookup(&definitions.files, name);
-        let below = lookup(self.view.definitions());
-        match &self.view.overlay {
-            Some(overlay) => lookup(&overlay.definitions).over(below, |path| overlay.hides(path)),
-            None => below,
-        }
+        self.view.symbol(name)
     }
 
     /// What the index holds.
@@ -216,7 +211,10 @@ impl Index {
         &self.store
     }
 
-    #[cfg(test)]
+    pub(crate) fn embedder(&self) -> Option<&dyn Embedder> {
+        self.embedder.as_deref()
+    }
+
     pub(crate) fn view(&self) -> &View {
         &self.view
     }

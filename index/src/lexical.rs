@@ -1,20 +1,25 @@
 //! Which chunks hold these words? BM25 over tantivy; the only file that names it.
 //!
-//! One document per chunk. The commit bears the generation of the index as its payload, so that a commit that the
-//! manifest does not know of is seen. A damaged file can make tantivy panic; every read is fenced so that the caller
-//! gets an error instead.
+//! One document per chunk, in four fields of words: the code, the prose in it (comments, doc strings), the name of
+//! the definition, the path. No text is stored, and no positions: a phrase is a matter for the trigram lane, and
+//! positions alone would be half of the lane's room. The commit bears the generation of the index as its payload, so
+//! that a commit that the manifest does not know of is seen. A damaged file can make tantivy panic; every read is
+//! fenced so that the caller gets an error instead.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 
+use rustc_hash::FxHashMap;
 use tantivy::collector::TopDocs;
-use tantivy::query::{BooleanQuery, BoostQuery, Occur, Query, TermQuery};
+use tantivy::query::{Bm25StatisticsProvider, BooleanQuery, BoostQuery, Occur, Query, TermQuery};
 use tantivy::schema::{FAST, Field, INDEXED, IndexRecordOption, STRING, Schema, TextFieldIndexing, TextOptions};
 use tantivy::tokenizer::{Token, TokenStream, Tokenizer};
-use tantivy::{Index, IndexReader, IndexWriter, ReloadPolicy, TantivyDocument, Term};
+use tantivy::{Index, IndexReader, IndexWriter, ReloadPolicy, Searcher, TantivyDocument, Term};
 
 use crate::document::Document;
 use crate::file_no::FileNo;
+use crate::inflect::forms;
+use crate::prose::{Script, divide};
 use crate::tokenize::{Words, words};
 
 const TOKENIZER_NAME: &str = "code";
@@ -22,10 +27,13 @@ const TOKENIZER_NAME: &str = "code";
 const WRITER_THREADS: usize = 2;
 /// Memory of all of them together before they start new segments.
 const WRITER_BYTES: usize = 128 * 1024 * 1024;
-/// A word in the name of the definition counts more than one in its body.
-const SYMBOL_BOOST: f32 = 3.0;
-/// A word in the path counts a little more, too.
-const PATH_BOOST: f32 = 1.5;
+/// What a word counts in each field; see the table in `search.rs` for how these were found.
+const CODE_WEIGHT: f32 = 1.0;
+const PROSE_WEIGHT: f32 = 1.0;
+const NAME_WEIGHT: f32 = 3.0;
+const PATH_WEIGHT: f32 = 1.5;
+/// What another form of a word counts beside the word itself.
+const FORM_WEIGHT: f32 = 0.5;
 
 /// Why the text lane failed. The store can be rebuilt, so one sentence is all that anybody needs.
 #[derive(Debug, Clone, thiserror::Error)]
@@ -39,17 +47,38 @@ impl From<tantivy::TantivyError> for LexicalError {
     }
 }
 
+/// A word to look for.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Wanted {
+    /// As [`words`] gives it.
+    pub text: String,
+    /// Against the other words of the question.
+    pub weight: f32,
+    /// Whether it is a word of prose, whose other forms count too.
+    pub inflected: bool,
+}
+
 #[derive(Clone, Copy)]
 struct Fields {
     /// See [`chunk_id`].
     id: Field,
-    /// The number of the file, to delete by.
+    /// The number of the file, to delete and to filter by.
     file: Field,
-    /// The path and every directory above it, to filter by.
+    /// Every directory above the file, to filter by.
     within: Field,
     path: Field,
-    symbol: Field,
-    body: Field,
+    name: Field,
+    code: Field,
+    prose: Field,
+}
+
+/// The part of the tree that is asked.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Within<'a> {
+    /// A directory.
+    pub path: &'a str,
+    /// Or the file of that path, as this lane numbers it.
+    pub file: Option<FileNo>,
 }
 
 /// Names a chunk in the text lane: the number of its file, then its place in the file.
@@ -149,35 +178,36 @@ impl Lexical {
         })
     }
 
-    /// Chunk ids with their BM25 scores, best first. A chunk needs one of the words. How rare a word is, is told by
-    /// `whole` where this is a small part beside it; then the scores of both compare.
+    /// Chunk ids with their BM25 scores, best first. A chunk needs one of the words.
+    ///
+    /// A word is as rare in every field as it is in the one where it is commonest: a common word does not become
+    /// telling by standing in a path. Where this is a small part beside a `whole`, that tells how rare a word is; then
+    /// the scores of both compare.
     pub(crate) fn search(
         &self,
-        words: &[String],
-        within: Option<&str>,
+        wanted: &[Wanted],
+        within: Option<Within<'_>>,
         limit: usize,
         whole: Option<&Lexical>,
     ) -> Result<Vec<(u64, f32)>, LexicalError> {
-        let mut any: Vec<(Occur, Box<dyn Query>)> = Vec::new();
-        for word in words {
-            for (field, boost) in
-                [(self.fields.body, 1.0), (self.fields.symbol, SYMBOL_BOOST), (self.fields.path, PATH_BOOST)]
-            {
-                let term = TermQuery::new(Term::from_field_text(field, word), IndexRecordOption::WithFreqs);
-                any.push((Occur::Should, Box::new(BoostQuery::new(Box::new(term), boost))));
-            }
-        }
-        let mut query: Box<dyn Query> = Box::new(BooleanQuery::new(any));
-        if let Some(within) = within {
-            let term = TermQuery::new(Term::from_field_text(self.fields.within, within), IndexRecordOption::Basic);
-            let filter = BoostQuery::new(Box::new(term), 0.0);
-            query = Box::new(BooleanQuery::new(vec![(Occur::Must, query), (Occur::Must, Box::new(filter))]));
-        }
         fenced(|| {
             let searcher = self.reader.searcher();
-            let whole = whole.map_or_else(|| searcher.clone(), |whole| whole.reader.searcher());
-            let best = TopDocs::with_limit(limit.max(1)).order_by_score();
-            let top = searcher.search_with_statistics_provider(&query, &best, &whole)?;
+            let whole = whole.map(|whole| whole.reader.searcher());
+            let whole = whole.as_ref();
+            let mut asked =
+                Asked { fields: self.fields, searcher: &searcher, whole, bearers: FxHashMap::default(), any: vec![] };
+            for word in wanted {
+                asked.word(word)?;
+            }
+            let Asked { any, bearers, .. } = asked;
+            let mut query: Box<dyn Query> = Box::new(BooleanQuery::new(any));
+            if let Some(within) = within {
+                let filter = BoostQuery::new(self.inside(within), 0.0);
+                query = Box::new(BooleanQuery::new(vec![(Occur::Must, query), (Occur::Must, Box::new(filter))]));
+            }
+            let rarity = Rarity { searcher: whole.unwrap_or(&searcher), bearers };
+            let collector = TopDocs::with_limit(limit.max(1)).order_by_score();
+            let top = searcher.search_with_statistics_provider(&query, &collector, &rarity)?;
             let mut found = Vec::with_capacity(top.len());
             for (score, address) in top {
                 let ids = searcher.segment_reader(address.segment_ord).fast_fields().u64("id")?;
@@ -187,9 +217,33 @@ impl Lexical {
         })
     }
 
+    /// In how many chunks each of the words stands, and how many chunks there are.
+    pub(crate) fn rarity(&self, words: &[&str]) -> Result<(Vec<u64>, u64), LexicalError> {
+        fenced(|| {
+            let searcher = self.reader.searcher();
+            let bearers = words.iter().map(|word| bearers(&searcher, &self.fields, word));
+            Ok((bearers.collect::<tantivy::Result<_>>()?, searcher.num_docs()))
+        })
+    }
+
+    /// The chunks of one file or directory.
+    fn inside(&self, within: Within<'_>) -> Box<dyn Query> {
+        let directory = Term::from_field_text(self.fields.within, within.path);
+        let file = within.file.map(|file| Term::from_field_u64(self.fields.file, file.0.into()));
+        let any = [directory].into_iter().chain(file).map(|term| -> (Occur, Box<dyn Query>) {
+            (Occur::Should, Box::new(TermQuery::new(term, IndexRecordOption::Basic)))
+        });
+        Box::new(BooleanQuery::new(any.collect()))
+    }
+
     /// Starts to write. Nothing is seen by anybody before [`LexicalWriter::commit`].
     pub(crate) fn writer(&self) -> Result<LexicalWriter, LexicalError> {
-        let writer = fenced(|| Ok(self.index.writer_with_num_threads(WRITER_THREADS, WRITER_BYTES)?))?;
+        let writer = fenced(|| {
+            let writer: IndexWriter = self.index.writer_with_num_threads(WRITER_THREADS, WRITER_BYTES)?;
+            // One that died left files behind whose names this one may give again.
+            writer.garbage_collect_files().wait()?;
+            Ok(writer)
+        })?;
         Ok(LexicalWriter { writer, fields: self.fields })
     }
 
@@ -203,6 +257,76 @@ impl Lexical {
             ids.extend(segment.doc_ids_alive().filter_map(|document| column.first(document)));
         }
         ids
+    }
+}
+
+/// A query in the making.
+struct Asked<'a> {
+    fields: Fields,
+    searcher: &'a Searcher,
+    /// Tells how rare a word is, where this is not all that is searched.
+    whole: Option<&'a Searcher>,
+    /// By the bytes of the term.
+    bearers: FxHashMap<Term, u64>,
+    any: Vec<(Occur, Box<dyn Query>)>,
+}
+
+impl Asked<'_> {
+    fn word(&mut self, word: &Wanted) -> tantivy::Result<()> {
+        self.form(&word.text, word.weight)?;
+        if word.inflected {
+            for form in forms(&word.text) {
+                self.form(&form, word.weight * FORM_WEIGHT)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Asks every field for one word as it is written; nothing where no chunk has it.
+    fn form(&mut self, text: &str, weight: f32) -> tantivy::Result<()> {
+        let Fields { path, name, code, prose, .. } = self.fields;
+        let weights = [(code, CODE_WEIGHT), (prose, PROSE_WEIGHT), (name, NAME_WEIGHT), (path, PATH_WEIGHT)];
+        let bearers = bearers(self.searcher, &self.fields, text)?;
+        if bearers == 0 {
+            return Ok(());
+        }
+        let bearers = self.whole.map_or(Ok(bearers), |whole| self::bearers(whole, &self.fields, text))?;
+        for (field, boost) in weights {
+            let term = Term::from_field_text(field, text);
+            self.bearers.insert(term.clone(), bearers);
+            let query = TermQuery::new(term, IndexRecordOption::WithFreqs);
+            self.any.push((Occur::Should, Box::new(BoostQuery::new(Box::new(query), boost * weight))));
+        }
+        Ok(())
+    }
+}
+
+/// In how many chunks a word stands, in the field where it is commonest.
+fn bearers(searcher: &Searcher, fields: &Fields, text: &str) -> tantivy::Result<u64> {
+    let mut most = 0;
+    for field in [fields.code, fields.prose, fields.name, fields.path] {
+        most = most.max(searcher.doc_freq(&Term::from_field_text(field, text))?);
+    }
+    Ok(most)
+}
+
+/// Tells BM25 how rare a word is over all fields.
+struct Rarity<'a> {
+    searcher: &'a Searcher,
+    bearers: FxHashMap<Term, u64>,
+}
+
+impl Bm25StatisticsProvider for Rarity<'_> {
+    fn total_num_tokens(&self, field: Field) -> tantivy::Result<u64> {
+        self.searcher.total_num_tokens(field)
+    }
+
+    fn total_num_docs(&self) -> tantivy::Result<u64> {
+        self.searcher.total_num_docs()
+    }
+
+    fn doc_freq(&self, term: &Term) -> tantivy::Result<u64> {
+        self.bearers.get(term).map_or_else(|| self.searcher.doc_freq(term), |bearers| Ok(*bearers))
     }
 }
 
@@ -220,17 +344,25 @@ impl LexicalWriter {
 
     /// Adds all chunks of a file. Several threads may do so at a time.
     pub(crate) fn add(&self, file: &Document) -> Result<(), LexicalError> {
+        let script = Script::of(&file.path);
         for (at, chunk) in file.chunks.iter().enumerate() {
             let mut document = TantivyDocument::new();
             document.add_u64(self.fields.id, chunk_id(file.file, at));
             document.add_u64(self.fields.file, file.file.0.into());
-            document.add_text(self.fields.within, &file.path);
             for (at, _) in file.path.match_indices('/') {
                 document.add_text(self.fields.within, &file.path[..at]);
             }
             document.add_text(self.fields.path, &file.path);
-            document.add_text(self.fields.symbol, chunk.symbol.as_deref().unwrap_or_default());
-            document.add_text(self.fields.body, file.text_of(chunk));
+            if let Some(symbol) = &chunk.symbol {
+                document.add_text(self.fields.name, symbol);
+            }
+            let (mut code, mut prose) = (String::new(), String::new());
+            divide(script, file.text_of(chunk), &mut code, &mut prose);
+            for (field, text) in [(self.fields.code, code), (self.fields.prose, prose)] {
+                if !text.is_empty() {
+                    document.add_text(field, text);
+                }
+            }
             self.writer.add_document(document)?;
         }
         Ok(())
@@ -253,19 +385,18 @@ impl LexicalWriter {
 }
 
 fn schema() -> (Schema, Fields) {
-    let words = || {
-        let indexing =
-            TextFieldIndexing::default().set_tokenizer(TOKENIZER_NAME).set_index_option(IndexRecordOption::WithFreqs);
-        TextOptions::default().set_indexing_options(indexing)
-    };
+    let indexing =
+        TextFieldIndexing::default().set_tokenizer(TOKENIZER_NAME).set_index_option(IndexRecordOption::WithFreqs);
+    let words = TextOptions::default().set_indexing_options(indexing);
     let mut builder = Schema::builder();
     let fields = Fields {
         id: builder.add_u64_field("id", FAST),
         file: builder.add_u64_field("file", INDEXED),
         within: builder.add_text_field("within", STRING),
-        path: builder.add_text_field("path", words()),
-        symbol: builder.add_text_field("symbol", words()),
-        body: builder.add_text_field("body", words()),
+        path: builder.add_text_field("path", words.clone()),
+        name: builder.add_text_field("name", words.clone()),
+        code: builder.add_text_field("code", words.clone()),
+        prose: builder.add_text_field("prose", words),
     };
     (builder.build(), fields)
 }
@@ -294,11 +425,10 @@ struct CodeTokens<'text> {
 
 impl TokenStream for CodeTokens<'_> {
     fn advance(&mut self) -> bool {
-        let Some(word) = self.words.next() else { return false };
+        let Some((start, end)) = self.words.advance(&mut self.token.text) else { return false };
         self.token.position = self.token.position.wrapping_add(1);
-        self.token.offset_from = word.start;
-        self.token.offset_to = word.end;
-        self.token.text = word.text;
+        self.token.offset_from = start;
+        self.token.offset_to = end;
         true
     }
 

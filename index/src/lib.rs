@@ -12,6 +12,7 @@
 
 mod admit;
 mod chunk;
+mod classify;
 #[allow(dead_code, reason = "its callers come with the store that writes the lane of symbols")]
 mod cochange;
 mod commit;
@@ -33,7 +34,9 @@ mod grep_indexed;
 pub mod grep_trial;
 mod hash;
 mod index;
+mod inflect;
 mod lane;
+mod lanes;
 mod language;
 mod lexical;
 mod manifest;
@@ -42,14 +45,19 @@ mod outline;
 mod outline_rules;
 mod overlay;
 mod pace;
+mod pack;
 mod parsed;
 mod pipeline;
 mod plan;
 mod prefix;
+mod prose;
+mod query;
 #[allow(dead_code, reason = "its callers come with the store that writes the lane of symbols")]
 mod references;
 mod refresh;
 mod report;
+mod rerank;
+mod rules;
 mod search;
 mod segment;
 mod sql;
@@ -58,6 +66,7 @@ mod store;
 mod symbols;
 mod syntax;
 mod tokenize;
+mod trace;
 mod trigram;
 mod varint;
 #[cfg(feature = "vectors")]
@@ -75,6 +84,8 @@ mod watch;
 pub use embed::{EmbedError, Embedder};
 pub use index::{Index, OpenError, Status};
 pub use outline::{Definition, Kind, outline};
+pub use pack::{Pack, Piece};
+pub use query::QueryKind;
 pub use refresh::RefreshError;
 pub use report::{Progress, Report, SkipReason, Skipped, Stage, StageSeconds};
 pub use search::{Answer, Hit, Lane, Query, SearchError};

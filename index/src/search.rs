@@ -1,29 +1,38 @@
 //! Which pieces of the tree answer this question?
 
-use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-use crate::embed::{Embedder, embed_checked};
-use crate::fuse::{factor, fuse, is_test_path, is_test_symbol, sort, spread};
-use crate::prefix::{OutsideTree, is_within, normal_prefix};
+use crate::embed::Embedder;
+use crate::fuse::{by_file, fuse, sort, spread};
+use crate::lanes::{Found, Lanes};
+use crate::prefix::{OutsideTree, normal_prefix};
+use crate::query::{Asked, QueryKind};
 use crate::report::SkipReason;
-use crate::symbols::{definition_at, is_asked_for};
-use crate::tokenize::query_words;
+use crate::rules::Rules;
 use crate::view::{ChunkKey, TreeText, View};
 
 /// A search answers with at most this many hits.
 const HITS_MAX: usize = 200;
 /// The beginning of a query that is looked at.
-const QUERY_BYTES_MAX: usize = 4096;
+const QUERY_BYTES_MAX: usize = 32 * 1024;
 /// Each lane is asked for this many hits, or four times the limit if that is more.
-const LANE_HITS: usize = 100;
-/// A name match is a little surer than a word match.
-const SYMBOL_WEIGHT: f64 = 1.2;
+const LANE_HITS: usize = 200;
+
+/// What a lane counts for a kind of question: text, symbol, place, vector.
+fn lane_weights(kind: QueryKind) -> [f64; 4] {
+    match kind {
+        QueryKind::Identifier => [1.0, 2.0, 1.0, 0.3],
+        QueryKind::Path => [1.0, 0.5, 3.0, 0.2],
+        QueryKind::Words => [1.0, 1.0, 0.5, 1.0],
+        QueryKind::Issue => [1.0, 0.7, 0.7, 0.5],
+        QueryKind::Trace => [0.5, 0.5, 3.0, 0.3],
+    }
+}
 
 /// A question.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Query {
-    /// Words, identifiers or a sentence. Only the first 4096 bytes count.
+    /// Words, identifiers or a sentence. Only the first 32 KiB count.
     pub text: String,
     /// At most this many hits, and never more than 200.
     pub limit: usize,
@@ -47,6 +56,8 @@ pub enum Lane {
     Text,
     /// The words name a definition in the chunk.
     Symbol,
+    /// The question names the file, or a trace in it points there.
+    Place,
     /// The chunk means something like the query.
     Vector,
 }
@@ -79,6 +90,8 @@ pub struct Hit {
 pub struct Answer {
     /// Best first.
     pub hits: Vec<Hit>,
+    /// What kind of question it was taken for.
+    pub kind: QueryKind,
     /// Of the index that answered; 0 where there is none yet.
     pub generation: u64,
     /// Seconds since a refresh last compared the index with the tree.
@@ -104,55 +117,85 @@ pub enum SearchError {
 }
 
 pub(crate) fn search(view: &View, embedder: Option<&dyn Embedder>, query: &Query) -> Result<Answer, SearchError> {
+    let ranked = rank(view, embedder, query)?;
+    let limit = query.limit.clamp(1, HITS_MAX);
+    let chosen = spread(ranked.chunks, limit, |(key, _)| key.0);
+    let texts = view.texts(&chosen.iter().map(|(key, _)| *key).collect::<Vec<_>>());
+    let hits = chosen.into_iter().zip(texts).map(|((key, score), text)| {
+        let lanes = ranked.members.iter().filter(|(_, keys)| keys.contains(&key)).map(|(lane, _)| *lane).collect();
+        hit(view, key, score, lanes, text, &ranked.named)
+    });
+    Ok(Answer {
+        hits: hits.collect(),
+        kind: ranked.kind,
+        generation: view.generation,
+        age_seconds: view.age_seconds(),
+        skipped: view.skipped.clone(),
+        notes: ranked.notes,
+    })
+}
+
+/// Everything that was found, best first.
+pub(crate) struct Ranked {
+    pub chunks: Vec<(ChunkKey, f64)>,
+    pub kind: QueryKind,
+    pub notes: Vec<String>,
+    members: [(Lane, HashSet<ChunkKey>); 4],
+    named: HashMap<ChunkKey, (String, crate::outline::Kind)>,
+}
+
+pub(crate) fn rank(view: &View, embedder: Option<&dyn Embedder>, query: &Query) -> Result<Ranked, SearchError> {
     let text = head(&query.text, QUERY_BYTES_MAX);
-    let words = query_words(text);
-    if words.is_empty() {
+    let asked = Asked::of(text);
+    if asked.wanted.is_empty() && asked.paths.is_empty() {
         return Err(SearchError::NoWords);
     }
     let within = query.path_prefix.as_deref().map(normal_prefix).transpose();
     let within = within.map_err(|OutsideTree(prefix)| SearchError::PathOutside(prefix))?.flatten();
-    let limit = query.limit.clamp(1, HITS_MAX);
     let mut lanes = Lanes {
         view,
+        asked: &asked,
         within: within.as_deref(),
-        depth: LANE_HITS.max(limit * 4),
+        depth: LANE_HITS.max(query.limit.min(HITS_MAX) * 4),
         notes: view.notes.clone(),
         named: HashMap::new(),
     };
-    let text_lane = lanes.text(&words);
-    let symbol_lane = lanes.symbol(&words);
-    let vector_lane = lanes.vector(embedder, text);
-    if text_lane.is_empty() && symbol_lane.is_empty() && !vector_lane.is_empty() {
+    let found = [lanes.text(), lanes.symbol(), lanes.place(), lanes.vector(embedder, text)];
+    if found[..3].iter().all(Vec::is_empty) && !found[3].is_empty() {
         lanes.notes.push("no chunk holds any of these words: the hits are alike in meaning at best".to_owned());
     }
     let Lanes { notes, named, .. } = lanes;
+    let chunks = join(view, &asked, query.include_tests, &found);
+    let keys = found.map(|lane| lane.into_iter().map(|(key, _)| key).collect());
+    let [text, symbol, place, vector] = keys;
+    let members = [(Lane::Text, text), (Lane::Symbol, symbol), (Lane::Place, place), (Lane::Vector, vector)];
+    Ok(Ranked { chunks, kind: asked.kind, notes, members, named })
+}
 
-    let mut ranked =
-        fuse(&[(1.0, text_lane.clone()), (SYMBOL_WEIGHT, symbol_lane.clone()), (1.0, vector_lane.clone())]);
-    let tests_asked = query.include_tests || words.iter().any(|word| word == "test" || word == "tests");
-    for (key, score) in &mut ranked {
-        *score *= weigh(view, *key, &words, tests_asked);
+/// Files are ranked by what all their chunks say, then chunks within their file.
+fn join(view: &View, asked: &Asked, include_tests: bool, found: &[Found; 4]) -> Vec<(ChunkKey, f64)> {
+    let (weights, rules) = (lane_weights(asked.kind), Rules::of(asked, include_tests));
+    let lanes: Vec<(f64, Vec<(u32, f64)>)> =
+        found.iter().zip(weights).map(|(lane, weight)| (weight, by_file(lane))).collect();
+    let mut files: HashMap<u32, f64> = fuse(&lanes).into_iter().collect();
+    for (file, score) in &mut files {
+        *score *= rules.file(view.path(*file));
     }
-    sort(&mut ranked);
-    let chosen = spread(ranked, limit, |(key, _)| key.0);
-
-    let members: [(Lane, HashSet<ChunkKey>); 3] = [
-        (Lane::Text, text_lane.into_iter().collect()),
-        (Lane::Symbol, symbol_lane.into_iter().collect()),
-        (Lane::Vector, vector_lane.into_iter().collect()),
-    ];
-    let texts = view.texts(&chosen.iter().map(|(key, _)| *key).collect::<Vec<_>>());
-    let hits = chosen.into_iter().zip(texts).map(|((key, score), text)| {
-        let lanes = members.iter().filter(|(_, keys)| keys.contains(&key)).map(|(lane, _)| *lane).collect();
-        hit(view, key, score, lanes, text, &named)
-    });
-    Ok(Answer {
-        hits: hits.collect(),
-        generation: view.generation,
-        age_seconds: view.age_seconds(),
-        skipped: view.skipped.clone(),
-        notes,
-    })
+    let lanes: Vec<(f64, Found)> = found.iter().zip(weights).map(|(lane, weight)| (weight, lane.clone())).collect();
+    let mut chunks = fuse(&lanes);
+    for (key, score) in &mut chunks {
+        *score *= rules.chunk(view.chunk(*key).1.symbol);
+    }
+    let mut best: HashMap<u32, f64> = HashMap::new();
+    for (key, score) in &chunks {
+        let best = best.entry(key.0).or_default();
+        *best = best.max(*score);
+    }
+    for (key, score) in &mut chunks {
+        *score = files[&key.0] * *score / best[&key.0];
+    }
+    sort(&mut chunks);
+    chunks
 }
 
 fn hit(
@@ -171,106 +214,6 @@ fn hit(
     Hit { path: path.to_owned(), start_line, end_line, symbol, kind, score, lanes, text, changed }
 }
 
-fn weigh(view: &View, key: ChunkKey, words: &[String], tests_asked: bool) -> f64 {
-    let (path, record) = view.chunk(key);
-    let symbol = record.symbol;
-    let is_test = is_test_path(path) || symbol.is_some_and(is_test_symbol);
-    let defines = symbol.and_then(|symbol| symbol.rsplit('.').next()).is_some_and(|name| is_asked_for(name, words));
-    factor(is_test, tests_asked, defines)
-}
-
-/// The three lanes over one view, each giving chunk keys, best first.
-struct Lanes<'view> {
-    view: &'view View,
-    within: Option<&'view str>,
-    depth: usize,
-    notes: Vec<String>,
-    /// The best definition that the symbol lane found in a chunk.
-    named: HashMap<ChunkKey, (String, crate::outline::Kind)>,
-}
-
-impl Lanes<'_> {
-    fn text(&mut self, words: &[String]) -> Vec<ChunkKey> {
-        let Ok(lexical) = &self.view.lexical else { return Vec::new() };
-        let above = self.view.overlay.as_ref().map(|overlay| &overlay.lexical);
-        let found = lexical.search(words, self.within, self.depth, None).and_then(|mut found| {
-            if let Some(above) = above {
-                found.extend(above.search(words, self.within, self.depth, Some(lexical))?);
-                found.sort_by(|left, right| right.1.total_cmp(&left.1));
-            }
-            Ok(found)
-        });
-        match found {
-            // What the table of files does not name is of another generation and may be gone.
-            Ok(found) => found.into_iter().filter_map(|(id, _)| self.view.key_of(id)).collect(),
-            Err(error) => {
-                self.notes.push(format!("{error}; a refresh rebuilds it"));
-                Vec::new()
-            }
-        }
-    }
-
-    fn symbol(&mut self, words: &[String]) -> Vec<ChunkKey> {
-        let view = self.view;
-        let mut keys = Vec::new();
-        let above = view.overlay.as_ref().map(|overlay| (&overlay.definitions, view.files.len() as u32));
-        for (definitions, first_row) in above.into_iter().chain([(view.definitions(), 0)]) {
-            for place in definitions.table.rank(&definitions.files, words, self.depth * 4) {
-                let (path, definition) = definition_at(&definitions.files, place);
-                let hidden = first_row == 0 && view.is_hidden(path);
-                if hidden || !self.within.is_none_or(|within| is_within(path, within)) {
-                    continue;
-                }
-                let (first, last) = (definition.start_line, definition.end_line);
-                let Some(key) = view.chunk_at(first_row + place.0, first, last) else { continue };
-                if let Entry::Vacant(place) = self.named.entry(key) {
-                    place.insert((definition.qualified(), definition.kind));
-                    keys.push(key);
-                }
-            }
-        }
-        keys.truncate(self.depth);
-        keys
-    }
-
-    fn vector(&mut self, embedder: Option<&dyn Embedder>, text: &str) -> Vec<ChunkKey> {
-        let Some(embedder) = embedder else {
-            self.notes.push("no embedding model: hits come from words and names alone".to_owned());
-            return Vec::new();
-        };
-        let vectors = match &self.view.vectors {
-            Ok(Some(vectors)) => vectors,
-            // Why is among the notes of the view.
-            Ok(None) | Err(_) => return Vec::new(),
-        };
-        let found = embed_checked(embedder, &[text.to_owned()])
-            .map_err(|error| error.to_string())
-            .and_then(|mut answer| self.nearest_within(vectors, &answer.remove(0)));
-        found.unwrap_or_else(|error| {
-            self.notes.push(format!("{error}; hits come from words and names alone"));
-            Vec::new()
-        })
-    }
-
-    /// The scan is widened until enough hits lie within the path prefix; vectors that no file needs any more count not.
-    fn nearest_within(&self, vectors: &crate::vector::Vectors, vector: &[f32]) -> Result<Vec<ChunkKey>, String> {
-        let mut wanted = self.depth;
-        loop {
-            let rows = vectors.nearest(vector, wanted).map_err(|error| error.to_string())?;
-            let exhausted = rows.len() < wanted;
-            let keys = rows.iter().flat_map(|(hash, _)| self.view.keys_of_hash(hash));
-            let fits = |key: &ChunkKey| self.within.is_none_or(|within| is_within(self.view.chunk(*key).0, within));
-            let mut keys: Vec<ChunkKey> = keys.filter(fits).collect();
-            if exhausted || keys.len() >= self.depth {
-                keys.truncate(self.depth);
-                return Ok(keys);
-            }
-            wanted *= 8;
-        }
-    }
-}
-
 fn head(text: &str, bytes: usize) -> &str {
-    let cut = (0..=text.len().min(bytes)).rev().find(|&at| text.is_char_boundary(at)).unwrap_or(0);
-    &text[..cut]
+    &text[..text.floor_char_boundary(bytes)]
 }

@@ -202,17 +202,6 @@ fn is_named_whole(name: &str, query: &[String]) -> bool {
     query.contains(&name.to_lowercase()) && words(name).nth(1).is_some()
 }
 
-/// Whether the query asks for the thing of this name: it holds the identifier, or the words of the name are most of
-/// the words of the query. "merge policy" asks for `MergePolicy`, and not for `merge`.
-pub(crate) fn is_asked_for(name: &str, query: &[String]) -> bool {
-    if is_named_whole(name, query) {
-        return true;
-    }
-    let all: Vec<String> = words(name).map(|word| word.text).collect();
-    let parts = if all.len() > 1 { &all[1..] } else { &all[..] };
-    !parts.is_empty() && parts.iter().all(|part| query.contains(part)) && parts.len() * 2 > query.len()
-}
-
 pub(crate) fn definition_at(files: &[(String, Vec<Definition>)], (file, at): Place) -> (&str, &Definition) {
     let (path, definitions) = &files[file as usize];
     (path, &definitions[at as usize])

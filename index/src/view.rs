@@ -17,7 +17,7 @@ use crate::overlay::Overlay;
 use crate::refresh::Memory;
 use crate::report::{SkipReason, skip_counts};
 use crate::segment::SegmentError;
-use crate::symbols::SymbolTable;
+use crate::symbols::{SymbolAnswer, SymbolTable};
 use crate::vector::Vectors;
 
 /// How often a state is read again that a writer replaced meanwhile, and how long is waited before.
@@ -166,6 +166,35 @@ impl View {
         (files.path(row), files.chunk(row, at as usize))
     }
 
+    /// The path of a row.
+    pub(crate) fn path(&self, row: u32) -> &str {
+        let (files, row) = self.table(row);
+        files.path(row)
+    }
+
+    /// All rows that are not hidden, with their paths.
+    pub(crate) fn rows(&self) -> impl Iterator<Item = (u32, &str)> {
+        let below = (0..self.files.len()).map(|row| (row as u32, self.files.path(row)));
+        let above = self.overlay.as_ref().map_or(0, |overlay| overlay.files.len());
+        let above = (self.files.len()..self.files.len() + above).map(|row| (row as u32, self.path(row as u32)));
+        below.filter(|(_, path)| !self.is_hidden(path)).chain(above)
+    }
+
+    /// The row of a path; nothing where its file is hidden and nothing stands above it.
+    pub(crate) fn row(&self, path: &str) -> Option<u32> {
+        let row = match &self.overlay {
+            Some(overlay) if overlay.hides(path) => self.files.len() + overlay.files.find(path)?,
+            _ => self.files.find(path)?,
+        };
+        Some(row as u32)
+    }
+
+    /// How many chunks a row has.
+    pub(crate) fn chunk_count(&self, row: u32) -> usize {
+        let (files, row) = self.table(row);
+        files.chunk_count(row)
+    }
+
     /// Whether a file of the committed state is hidden by the overlay.
     pub(crate) fn is_hidden(&self, path: &str) -> bool {
         self.overlay.as_ref().is_some_and(|overlay| overlay.hides(path))
@@ -221,6 +250,25 @@ impl View {
         })
     }
 
+    /// The definitions of one row.
+    pub(crate) fn definitions_of(&self, row: u32) -> &[Definition] {
+        let row = row as usize;
+        match &self.overlay {
+            Some(overlay) if row >= self.files.len() => &overlay.definitions.files[row - self.files.len()].1,
+            _ => &self.definitions().files[row].1,
+        }
+    }
+
+    /// The definitions of a name, see [`SymbolTable::lookup`].
+    pub(crate) fn symbol(&self, name: &str) -> SymbolAnswer {
+        let lookup = |definitions: &Definitions| definitions.table.lookup(&definitions.files, name);
+        let below = lookup(self.definitions());
+        match &self.overlay {
+            Some(overlay) => lookup(&overlay.definitions).over(below, |path| overlay.hides(path)),
+            None => below,
+        }
+    }
+
     /// The texts of chunks, in their order, read from the tree. Every file is read once.
     pub(crate) fn texts(&self, keys: &[ChunkKey]) -> Vec<TreeText> {
         let mut read: HashMap<u32, (String, bool)> = HashMap::new();
@@ -234,7 +282,7 @@ impl View {
     }
 
     /// A file as it is now, and whether that is not what was indexed.
-    fn content(&self, row: usize) -> (String, bool) {
+    pub(crate) fn content(&self, row: usize) -> (String, bool) {
         if let Some(overlay) = &self.overlay
             && row >= self.files.len()
         {

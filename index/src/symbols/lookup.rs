@@ -5,9 +5,9 @@ use std::cmp::Reverse;
 use rustc_hash::FxHashSet;
 
 use super::segment::{Place, SymbolSegment};
+use crate::classify::is_test_symbol;
 use crate::file_no::FileNo;
-use crate::fuse::{is_test_path, is_test_symbol};
-use crate::outline::Kind;
+use crate::fuse::is_test_path;
 
 /// An ambiguous name lists at most this many definitions.
 pub(crate) const AMBIGUOUS_MAX: usize = 50;

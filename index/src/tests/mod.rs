@@ -12,6 +12,7 @@ mod search;
 mod skips;
 mod symbols;
 mod symbols_measured;
+mod text_lane;
 mod watch;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -20,7 +21,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use crate::document::Class;
+use crate::classify::Class;
 use crate::hash::{ContentKey, PieceHash};
 use crate::manifest::Manifest;
 use crate::tokenize::words;

@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering;
 
 use super::{Bench, WordCounts, paths, refresh};
-use crate::{Kind, Lane, Query, SearchError, SymbolAnswer};
+use crate::{Kind, Lane, Query, QueryKind, SearchError, SymbolAnswer};
 
 const RETRY: &str = "\
 //! Retries.
@@ -242,4 +242,82 @@ fn a_name_of_all_the_words_comes_before_a_name_of_one_of_them() {
 fn an_index_can_be_sent_to_and_shared_by_threads() {
     fn check<T: Send + Sync>() {}
     check::<crate::Index>();
+}
+
+#[test]
+fn a_trace_leads_to_its_innermost_frame_in_the_tree_and_not_to_a_library() {
+    let bench = sample(false);
+    bench.write("lib/util.py", "def other():\n    pass\n");
+    let (index, _) = bench.index();
+    let trace = "thread 'main' panicked at src/retry.rs:5:13:\nboom\n   0: x::y\n             at /usr/lib/z/util.py:1:1\n   \
+                 1: a::fetch\n             at ./src/client.rs:7:5\n";
+    let answer = index.search(&Query::new(trace)).unwrap();
+    assert_eq!(answer.kind, QueryKind::Trace);
+    assert_eq!(
+        (answer.hits[0].path.as_str(), answer.hits[0].symbol.as_deref()),
+        ("src/retry.rs", Some("backoff_delay"))
+    );
+    assert_eq!(answer.hits[1].path, "src/client.rs");
+    assert!(answer.hits[0].lanes.contains(&Lane::Place));
+    assert!(answer.hits.iter().all(|hit| hit.path != "lib/util.py" || !hit.lanes.contains(&Lane::Place)));
+}
+
+#[test]
+fn a_path_or_the_end_of_one_finds_its_file() {
+    let bench = sample(false);
+    bench.write("other/client.rs", "fn z() {}\n");
+    let (index, _) = bench.index();
+    assert_eq!(paths(&index, "src/client.rs")[0], "src/client.rs");
+    assert_eq!(paths(&index, "other/client.rs:1")[0], "other/client.rs");
+    assert_eq!(paths(&index, "retry.rs")[0], "src/retry.rs");
+}
+
+#[test]
+fn a_question_finds_code_that_says_it_in_another_form() {
+    let bench = Bench::new(None);
+    bench.write("a.py", "def route(request):\n    return table.lookup(request)\n");
+    bench.write("b.py", "def close(handle):\n    return handle.done()\n");
+    let (index, _) = bench.index();
+    assert_eq!(paths(&index, "how are requests routed")[0], "a.py");
+}
+
+#[test]
+fn comments_in_a_script_without_spaces_are_found() {
+    let bench = Bench::new(None);
+    bench.write("a.rs", "// 超过重试次数后放弃\nfn a() {}\n");
+    bench.write("b.rs", "// 关闭连接\nfn b() {}\n");
+    let (index, _) = bench.index();
+    assert_eq!(paths(&index, "重试次数"), ["a.rs"]);
+}
+
+#[test]
+fn what_is_vendored_generated_or_documentation_comes_after_the_source() {
+    let bench = Bench::new(None);
+    for path in ["vendor/x/pool.go", "api/pool.pb.go", "docs/pool.md", "examples/pool.go", "src/pool.go"] {
+        bench.write(path, "package pool\n\n// ConnectionPool keeps connections.\nfunc ConnectionPool() {}\n");
+    }
+    let (index, _) = bench.index();
+    assert_eq!(paths(&index, "connection pool keeps")[0], "src/pool.go");
+}
+
+#[test]
+fn a_pack_holds_whole_functions_within_its_budget_in_the_order_of_the_tree() {
+    let bench = sample(false);
+    let (index, _) = bench.index();
+    let count = |text: &str| text.split_whitespace().count();
+    let query = Query::new("backoff_delay");
+    let pack = index.pack(&query, 1000, &[], &count).unwrap();
+    assert!(pack.tokens <= 1000 && pack.left_out == 0);
+    assert!(
+        pack.pieces
+            .windows(2)
+            .all(|pair| (&pair[0].path, *pair[0].lines.end()) < (&pair[1].path, *pair[1].lines.start()))
+    );
+    let retry = pack.pieces.iter().find(|piece| piece.path == "src/retry.rs").unwrap();
+    assert!(retry.text.contains("/// Waits longer") && retry.text.ends_with("}\n"));
+    assert_eq!(pack, index.pack(&query, 1000, &[], &count).unwrap());
+    let without = index.pack(&query, 1000, &[("src/retry.rs".to_owned(), 1..=7)], &count).unwrap();
+    assert!(without.pieces.iter().all(|piece| piece.path != "src/retry.rs"));
+    let small = index.pack(&query, 40, &[], &count).unwrap();
+    assert!(small.tokens <= 40 && !small.pieces.is_empty() && small.left_out > 0);
 }

@@ -5,7 +5,7 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::os::unix::process::CommandExt;
 
 use super::{Bench, paths};
-use crate::document::Class;
+use crate::classify::Class;
 use crate::{Report, SkipReason};
 
 #[track_caller]
