@@ -7,7 +7,6 @@ use rustc_hash::FxHashSet;
 use super::segment::{Place, SymbolSegment};
 use crate::file_no::FileNo;
 use crate::fuse::{is_test_path, is_test_symbol};
-use crate::outline::Kind;
 
 /// An ambiguous name lists at most this many definitions.
 pub(crate) const AMBIGUOUS_MAX: usize = 50;

@@ -52,7 +52,7 @@ impl Corpus {
                 }
             }
         }
-        found.sort_by_cached_key(|(_, path)| xxhash_rust::xxh3::xxh3_64(path.as_bytes()));
+        found.sort_by_cached_key(|(_, path)| crc32fast::hash(path.as_bytes()));
         let mut bytes = 0;
         let within = found.into_iter().take_while(|(size, _)| {
             bytes += size;
@@ -108,14 +108,14 @@ fn written(corpus: &Corpus, directory: &Path) -> Symbols {
         lines += text.iter().filter(|&&byte| byte == b'\n').count();
         let start = cpu_time();
         let Some(parsed) = parse_once(path, &text) else { continue };
-        parse += (cpu_time() - start);
+        parse += cpu_time() - start;
         let start = cpu_time();
         let syntax = parsed.read(&text);
-        walk += (cpu_time() - start);
+        walk += cpu_time() - start;
         uses += syntax.uses.len();
         let start = cpu_time();
         writer.add(FileNo(at as u32), &syntax, &text);
-        add += (cpu_time() - start);
+        add += cpu_time() - start;
     }
     let rate = |time: Duration| bytes as f64 / 1e6 / time.as_secs_f64();
     let files = corpus.paths.len();
@@ -140,7 +140,7 @@ fn written(corpus: &Corpus, directory: &Path) -> Symbols {
     ));
     let start = cpu_time();
     let all = SymbolSegment::open(&directory.join("all")).unwrap();
-    say(&format!("opened and verified in {:?}", (cpu_time() - start)));
+    say(&format!("opened and verified in {:?}", cpu_time() - start));
     let start = cpu_time();
     let size = merge(&[&all], &|_| true, &directory.join("defined"), Keep::Defined).unwrap();
     say(&format!(
@@ -176,7 +176,7 @@ fn look_up(corpus: &Corpus, symbols: &Symbols) {
         for (at, name) in [&place.name, &place.qualified(), &with_path, &missing].into_iter().enumerate() {
             let start = cpu_time();
             let answer = symbols.lookup(name, corpus);
-            times[at].push((cpu_time() - start));
+            times[at].push(cpu_time() - start);
             let is_it = |other: &SymbolPlace| (other.file, other.start_line) == (place.file, place.start_line);
             match (at, answer) {
                 (2, Lookup::Exact(other)) if is_it(&other) => {
@@ -195,7 +195,7 @@ fn look_up(corpus: &Corpus, symbols: &Symbols) {
         let words = crate::tokenize::query_words(&place.qualified());
         let start = cpu_time();
         symbols.rank(&words, 100, corpus);
-        times[4].push((cpu_time() - start));
+        times[4].push(cpu_time() - start);
     }
     let count = sample.len();
     say(&format!("with its path: {count} asked, {exact} exact, {first} right first, {listed} listed"));
@@ -209,10 +209,10 @@ fn look_up(corpus: &Corpus, symbols: &Symbols) {
     for place in sample.iter().step_by(10) {
         let start = cpu_time();
         callers(symbols, corpus, &place.qualified());
-        times[0].push((cpu_time() - start));
+        times[0].push(cpu_time() - start);
         let start = cpu_time();
         callees(symbols, corpus, place);
-        times[1].push((cpu_time() - start));
+        times[1].push(cpu_time() - start);
     }
     let [callers, callees] = times;
     percentiles("callers, read from the files", callers);
@@ -229,7 +229,7 @@ fn graph(corpus: &Corpus, symbols: &Symbols) {
     for (file, _) in files.iter().step_by((files.len() / 50).max(1)) {
         let start = cpu_time();
         graph.related(&[*file], 20);
-        times.push((cpu_time() - start));
+        times.push(cpu_time() - start);
     }
     percentiles("related files", times);
 }
