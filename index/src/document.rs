@@ -31,7 +31,6 @@ pub(crate) struct Document {
 
 impl Document {
     /// The content as it lies on the disk.
-    #[cfg_attr(not(test), expect(dead_code, reason = "for the trigram lane"))]
     pub(crate) fn bytes(&self) -> &[u8] {
         self.raw.as_deref().unwrap_or(self.text.as_bytes())
     }

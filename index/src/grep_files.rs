@@ -10,7 +10,6 @@ use std::path::Path;
 use rustix::fs::OFlags;
 
 use crate::admit::{BINARY_PROBE_BYTES, judge_head};
-use crate::report::SkipReason;
 use crate::walk::walk;
 
 /// Larger files are not searched.
@@ -19,9 +18,9 @@ const GREP_FILE_BYTES_MAX: u64 = 64 * 1024 * 1024;
 /// The paths to search, relative to the root, sorted.
 pub(crate) fn grep_paths(root: &Path) -> Vec<String> {
     let walked = walk(root, &mut |_| true);
-    let too_large = walked.skipped.into_iter().filter(|skip| skip.reason == SkipReason::TooLarge);
+    let others = walked.skipped.into_iter().filter(|skip| skip.reason.is_text());
     let mut paths: Vec<String> = walked.files.into_iter().map(|file| file.path).collect();
-    paths.extend(too_large.map(|skip| skip.path));
+    paths.extend(others.map(|skip| skip.path));
     paths.sort_unstable();
     paths
 }

@@ -8,12 +8,15 @@ use std::time::Duration;
 
 use crate::diff::Scope;
 use crate::embed::Embedder;
+use crate::grep::{GrepError, GrepOptions, Matches, grep};
+use crate::grep_indexed::grep_indexed;
 use crate::overlay::Overlay;
 use crate::pace::{Steps, Ticker};
 use crate::refresh::{Memory, RefreshError, Refreshed, Task, refresh};
 use crate::report::{Progress, Report};
 use crate::search::{Answer, Query, SearchError, search};
 use crate::symbols::SymbolAnswer;
+use crate::trigram::TrigramLane;
 use crate::view::{Place, View};
 use crate::watch::Watch;
 
@@ -185,6 +188,30 @@ impl Index {
     /// (`src/session.py:Session.close`).
     pub fn symbol(&self, name: &str) -> SymbolAnswer {
         self.view.symbol(name)
+    }
+
+    /// The lines that match, like [`crate::grep::grep_dir`] over the tree, with the overlay above it; most files need
+    /// not be read. A file that changed since the last refresh may be missed: [`Index::catch_up`] comes first where
+    /// that matters.
+    pub fn grep(&self, pattern: &str, options: &GrepOptions) -> Result<Matches, GrepError> {
+        let nothing = TrigramLane::default();
+        let (lane, damage) = match self.view.trigrams() {
+            Ok(lane) => (lane, None),
+            Err(why) => (&nothing, Some(why)),
+        };
+        let mut found = grep_indexed(&self.root, lane, self.view.searchable(), pattern, options)?.found;
+        found.notes.extend(damage.map(|why| format!("every file was searched, because of the trigrams {why}")));
+        if let Some(overlay) = &self.view.overlay {
+            let texts = (0..overlay.files.len()).map(|row| (overlay.files.path(row), overlay.text(row)));
+            let above = grep(texts, pattern, options)?;
+            found.matches.extend(above.matches);
+            found.matches.sort_by(|left, right| left.path.cmp(&right.path).then(left.line.cmp(&right.line)));
+            found.truncated |= above.truncated || found.matches.len() > options.matches_max;
+            found.matches.truncate(options.matches_max);
+            found.files_searched += above.files_searched;
+            found.files_matched += above.files_matched;
+        }
+        Ok(found)
     }
 
     /// What the index holds.

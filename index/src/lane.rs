@@ -9,9 +9,10 @@ use std::path::{Path, PathBuf};
 use crate::definitions::Definitions;
 use crate::document::Document;
 use crate::file_no::FileNo;
+use crate::trigram::Trigrams;
 
 /// Every lane that lies in segments.
-pub(crate) static LANES: &[&dyn Lane] = &[&Definitions];
+pub(crate) static LANES: &[&dyn Lane] = &[&Definitions, &Trigrams];
 
 /// One kind of segment.
 pub(crate) trait Lane: Sync {

@@ -32,6 +32,11 @@ pub enum SkipReason {
 }
 
 impl SkipReason {
+    /// Whether lines can be searched in what is left out for this reason.
+    pub(crate) fn is_text(self) -> bool {
+        matches!(self, Self::TooLarge | Self::Minified | Self::LockFile | Self::TooMany)
+    }
+
     const ALL: [SkipReason; 11] = [
         SkipReason::Binary,
         SkipReason::TooLarge,

@@ -8,6 +8,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use crate::definitions::{self, DEFINITIONS_PREFIX};
 use crate::document::Content;
 use crate::embed::Embedder;
+use crate::file_no::FileNo;
 use crate::files::{ChunkRef, Files};
 use crate::hash::PieceHash;
 use crate::lexical::{Lexical, parts_of_id};
@@ -18,6 +19,7 @@ use crate::refresh::Memory;
 use crate::report::{SkipReason, skip_counts};
 use crate::segment::SegmentError;
 use crate::symbols::{SymbolAnswer, SymbolTable};
+use crate::trigram::{TRIGRAM_PREFIX, TrigramLane};
 use crate::vector::Vectors;
 
 /// How often a state is read again that a writer replaced meanwhile, and how long is waited before.
@@ -38,6 +40,10 @@ pub(crate) struct View {
     pub vectors: Result<Option<Arc<Vectors>>, String>,
     pub notes: Vec<String>,
     definition_segments: Vec<PathBuf>,
+    trigram_segments: Vec<PathBuf>,
+    trigrams: OnceLock<Result<TrigramLane, String>>,
+    /// Paths that hold text and are in no lane, sorted.
+    unindexed: Vec<String>,
     definitions: OnceLock<Definitions>,
     /// All chunks, sorted by hash. Made when the first vector is looked for.
     by_hash: OnceLock<Vec<(PieceHash, ChunkKey)>>,
@@ -113,9 +119,12 @@ impl View {
             Err(error) => notes.push(format!("{error}; a refresh rebuilds it")),
         }
         let vectors = open_vectors(place, manifest.vector.as_ref(), &mut notes);
-        let definition_segments: Vec<PathBuf> =
-            manifest.segments_of(DEFINITIONS_PREFIX).map(|name| store.join(name)).collect();
-        is_torn |= definition_segments.iter().any(|path| !path.exists());
+        let segments = |prefix| manifest.segments_of(prefix).map(|name| store.join(name)).collect::<Vec<_>>();
+        let (definition_segments, trigram_segments) = (segments(DEFINITIONS_PREFIX), segments(TRIGRAM_PREFIX));
+        is_torn |= definition_segments.iter().chain(&trigram_segments).any(|path| !path.exists());
+        let unindexed = manifest.skipped.iter().filter(|skip| skip.reason.is_text());
+        let mut unindexed: Vec<String> = unindexed.map(|skip| skip.path.clone()).collect();
+        unindexed.sort_unstable();
         let view = View {
             generation: manifest.generation,
             refreshed_at: manifest.refreshed_at,
@@ -125,6 +134,8 @@ impl View {
             vectors,
             notes,
             definition_segments,
+            trigram_segments,
+            unindexed,
             ..View::empty(root, String::new())
         };
         (view, is_torn)
@@ -141,10 +152,32 @@ impl View {
             vectors: Ok(None),
             notes: vec![note],
             definition_segments: Vec::new(),
+            trigram_segments: Vec::new(),
+            trigrams: OnceLock::new(),
+            unindexed: Vec::new(),
             definitions: OnceLock::new(),
             by_hash: OnceLock::new(),
             overlay: None,
         }
+    }
+
+    /// The trigram lane, opened by the first who asks; a damaged one is noted in the answer and costs time alone.
+    pub(crate) fn trigrams(&self) -> Result<&TrigramLane, &String> {
+        let open = || TrigramLane::open(&self.trigram_segments).map_err(|error| error.to_string());
+        self.trigrams.get_or_init(open).as_ref()
+    }
+
+    /// Every path whose lines can be searched, in order, with its number where a lane knows it.
+    pub(crate) fn searchable(&self) -> impl Iterator<Item = (&str, Option<FileNo>)> {
+        let mut rows =
+            (0..self.files.len()).map(|row| (self.files.path(row), Some(self.files.head(row).file))).peekable();
+        let mut others = self.unindexed.iter().map(|path| (path.as_str(), None)).peekable();
+        let both = std::iter::from_fn(move || match (rows.peek(), others.peek()) {
+            (Some(row), Some(other)) if other.0 < row.0 => others.next(),
+            (Some(_), _) => rows.next(),
+            (None, _) => others.next(),
+        });
+        both.filter(|(path, _)| !self.is_hidden(path))
     }
 
     pub(crate) fn age_seconds(&self) -> u64 {

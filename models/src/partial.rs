@@ -32,7 +32,7 @@ pub(crate) struct Partial {
 /// What a try to lock a partial file came to.
 pub(crate) enum Locked {
     /// It is ours.
-    Ours(Partial),
+    Ours(Box<Partial>),
     /// Another process fetches this file and has this many bytes.
     Busy {
         /// Bytes that the other has written so far.
@@ -67,7 +67,7 @@ impl Partial {
                     committed: false,
                 };
                 part.remove_scratch()?;
-                return Ok(Locked::Ours(part));
+                return Ok(Locked::Ours(Box::new(part)));
             }
         }
     }

@@ -254,7 +254,7 @@ impl Store {
                     // It may have become whole between the look and the lock; then this one is dropped, empty.
                     Locked::Ours(_) if self.has(file) => {}
                     Locked::Ours(part) => {
-                        parts.push(part);
+                        parts.push(*part);
                         break;
                     }
                     Locked::Busy { bytes_done } => {

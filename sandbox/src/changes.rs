@@ -181,9 +181,9 @@ impl Diff<'_> {
             (None, _) => ChangeKind::Created,
             (_, None) => ChangeKind::Deleted,
             (Some((_, old)), Some((_, new))) => {
-                if old.kind() != new.kind() || old.bytes() != new.bytes() || before_bytes != after_bytes {
-                    ChangeKind::Changed
-                } else if matches!(node, Node::Large { .. }) && old.stat.st_mtime != new.stat.st_mtime {
+                // What is too large to be compared has changed when its time has.
+                let later = matches!(node, Node::Large { .. }) && old.stat.st_mtime != new.stat.st_mtime;
+                if old.kind() != new.kind() || old.bytes() != new.bytes() || before_bytes != after_bytes || later {
                     ChangeKind::Changed
                 } else if old.mode() != new.mode() {
                     ChangeKind::ModeChanged

@@ -146,7 +146,7 @@ pub fn climb(
         return Ok(by_report(told, &sealed, &base));
     }
     // A base that ran without naming its tests runs again.
-    let named = |base: &&TestRun| asked(&plan.argv) == plan.argv || count(&base.cases, true).len() > 0;
+    let named = |base: &&TestRun| asked(&plan.argv) == plan.argv || !count(&base.cases, true).is_empty();
     let base = match trial.base.filter(named) {
         Some(base) => base.clone(),
         None => base_run(trial, plan, None)?.tests,

@@ -72,8 +72,8 @@ fn attempt(task: &Path) -> Result<Row> {
         .output()?;
     let seconds = start.elapsed().as_secs_f64();
     let text = String::from_utf8_lossy(&output.stdout);
-    let events = text.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
-    let ended = events.filter(|event| event["event"] == "ended").last();
+    let mut events = text.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+    let ended = events.rfind(|event| event["event"] == "ended");
     let ended = ended.with_context(|| format!("no `ended` event from {}: exit {}", task.display(), output.status))?;
     let costs = &ended["costs"];
     let number = |key: &str| costs[key].as_u64().unwrap_or(0);

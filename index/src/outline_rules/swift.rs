@@ -2,7 +2,7 @@
 
 use super::{Found, ImportForm, NONE, Rules, Site, first_of, text};
 use crate::outline::Kind;
-use crate::references::UseKind::{Call, Member, Name, Type};
+use crate::references::UseKind::{Member, Name, Type};
 
 pub(super) const RULES: Rules = Rules {
     defines: &[

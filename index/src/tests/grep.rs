@@ -87,3 +87,45 @@ fn a_directory_is_searched_without_what_the_index_would_not_take() {
     let missing = grep_dir(&bench.root.join("none"), "needle", &GrepOptions::default());
     assert!(matches!(missing, Err(GrepError::Directory { .. })));
 }
+
+/// What the index finds, and that a search of the whole tree finds the same.
+#[track_caller]
+fn same(index: &crate::Index, bench: &Bench, pattern: &str) -> usize {
+    let options = GrepOptions::default();
+    let (ours, theirs) = (index.grep(pattern, &options).unwrap(), grep_dir(&bench.root, pattern, &options).unwrap());
+    assert_eq!(ours.matches, theirs.matches, "{pattern}");
+    ours.matches.len()
+}
+
+#[test]
+fn the_index_finds_what_a_search_of_the_tree_finds_after_every_change() {
+    let bench = Bench::new(None);
+    bench.write("a.rs", "fn alpha() { needle() }\n");
+    bench.write("b/minified.js", format!("var needle = '{}';\n", "x".repeat(6_000)));
+    bench.write("Cargo.lock", "needle = 1\n");
+    let (mut index, _) = bench.index();
+    assert_eq!(same(&index, &bench, "needle"), 3, "what is in no other lane is searched too");
+    for round in 0..20 {
+        bench.write("a.rs", format!("fn alpha_{round}() {{}}\n"));
+        bench.write(&format!("c/{round}.py"), format!("def beta_{round}(): needle\n"));
+        super::refresh(&mut index).unwrap();
+        for pattern in ["needle", "alpha_1", "beta_\\d+", "(?i)NEEDLE", "^def", "not there", ".", "alpha \\(|beta_3"] {
+            same(&index, &bench, pattern);
+        }
+    }
+    bench.remove("c/3.py");
+    super::refresh(&mut index).unwrap();
+    assert_eq!(same(&index, &bench, "beta_3\\("), 0);
+}
+
+#[test]
+fn what_lies_above_the_tree_hides_what_is_below() {
+    let bench = Bench::new(None);
+    bench.write("a.rs", "needle\n");
+    bench.write("c.rs", "needle\n");
+    let (mut index, _) = bench.index();
+    index.overlay(&[("a.rs".into(), None), ("b.rs".into(), Some(b"x\nneedle\n".to_vec()))]).unwrap();
+    let found = index.grep("needle", &GrepOptions::default()).unwrap().matches;
+    let found: Vec<_> = found.iter().map(|hit| (hit.path.as_str(), hit.line)).collect();
+    assert_eq!(found, [("b.rs", 2), ("c.rs", 1)]);
+}

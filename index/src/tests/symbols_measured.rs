@@ -52,7 +52,7 @@ impl Corpus {
                 }
             }
         }
-        found.sort_by_cached_key(|(_, path)| crate::hash::content_key(path.as_bytes()));
+        found.sort_by_cached_key(|(_, path)| crc32fast::hash(path.as_bytes()));
         let mut bytes = 0;
         let within = found.into_iter().take_while(|(size, _)| {
             bytes += size;
@@ -140,7 +140,7 @@ fn written(corpus: &Corpus, directory: &Path) -> Symbols {
     ));
     let start = cpu_time();
     let all = SymbolSegment::open(&directory.join("all")).unwrap();
-    say(&format!("opened and verified in {:?}", (cpu_time() - start)));
+    say(&format!("opened and verified in {:?}", cpu_time() - start));
     let start = cpu_time();
     let size = merge(&[&all], &|_| true, &directory.join("defined"), Keep::Defined).unwrap();
     say(&format!(

@@ -16,6 +16,7 @@ mod pages;
 mod plan;
 mod read;
 mod run;
+mod segments;
 mod sets;
 mod terms;
 #[cfg(test)]
@@ -24,11 +25,8 @@ mod write;
 
 pub(crate) use lane::{Candidates, TrigramLane};
 pub(crate) use plan::Plan;
-#[allow(unused_imports, reason = "for the refresh, when there are too many segments")]
-pub(crate) use read::TrigramSegment;
+pub(crate) use segments::{TRIGRAM_PREFIX, Trigrams};
 pub(crate) use write::TrigramWriter;
-#[allow(unused_imports, reason = "for the refresh, when there are too many segments")]
-pub(crate) use write::merge;
 
 use crate::segment::{Format, Tag};
 

@@ -41,7 +41,6 @@ impl TrigramSegment {
     }
 
     /// Reads every byte and compares the checksums.
-    #[allow(dead_code, reason = "for whoever opens a store that may be damaged")]
     pub(crate) fn verify(&self) -> Result<(), SegmentError> {
         self.segment.verify()
     }

@@ -10,7 +10,8 @@ use proptest::prelude::*;
 use rustc_hash::FxHashSet;
 
 use super::read::TrigramSegment;
-use super::{Plan, Trigram, TrigramLane, TrigramWriter, merge};
+use super::write::merge;
+use super::{Plan, Trigram, TrigramLane, TrigramWriter};
 use crate::file_no::FileNo;
 use crate::grep::{GrepOptions, Matcher, grep_dir};
 use crate::grep_trial::Trial;

@@ -122,7 +122,6 @@ fn is_decoded_before_search(bytes: &[u8]) -> bool {
 
 /// Makes one segment of several, without the files that are not `alive`. A file that is in several of them is in
 /// the new one as often. Returns its size in bytes.
-#[allow(dead_code, reason = "for the refresh, when there are too many segments")]
 pub(crate) fn merge(
     segments: &[TrigramSegment],
     alive: &dyn Fn(FileNo) -> bool,

@@ -63,7 +63,7 @@ impl Activations {
     ///
     /// When `x` is not `rows` rows of a width that the grain divides.
     pub fn fill(&mut self, grain: Grain, x: &[f32], rows: usize, pool: &Pool) {
-        let width = if rows == 0 { 0 } else { x.len() / rows };
+        let width = x.len().checked_div(rows).unwrap_or(0);
         assert_eq!(x.len(), rows * width, "x is not {rows} whole rows");
         assert_eq!(width % grain.span(), 0, "a row of {width} is not whole spans of {}", grain.span());
         (self.grain, self.rows, self.width) = (grain, rows, width);
