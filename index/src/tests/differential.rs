@@ -25,7 +25,7 @@ fn text(dice: &mut Dice, path: &str) -> Vec<u8> {
         }
         Some("go") => (0..functions).map(|n| format!("func {name}{n}() int {{ return {number} }}\n\n")).collect(),
         Some("gitignore") => ["lib/deep/\n", "f.txt\n", "", "*.go\n"][number % 4].to_owned(),
-        Some("bin") if number % 2 == 0 => "\0binary".to_owned(),
+        Some("bin") if number.is_multiple_of(2) => "\0binary".to_owned(),
         _ => format!("{name} {number}\n").repeat(functions * 20),
     };
     body.into_bytes()
