@@ -96,7 +96,7 @@ mod tests {
             rustix::fs::symlinkat(keep.path(), &dir, "l").expect("link");
             let below = beneath::child(&dir, "d".as_ref()).expect("child").expect("there");
             if depth % 7 == 0 {
-                fs::set_permissions(format!("/proc/self/fd/{}", dir.as_raw_fd()), Permissions::from_mode(0))
+                fs::set_permissions(format!("/proc/self/fd/{}", dir.as_raw_fd()), Permissions::from_mode(0o000))
                     .expect("mode");
             }
             dir = below.fd;

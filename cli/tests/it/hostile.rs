@@ -187,7 +187,7 @@ fn an_unreadable_directory_is_left_out_for_an_ordinary_user() {
     // Root can read everything, so the binary runs as nobody; the home and the repository are theirs.
     let root = std::fs::metadata("/proc/self").is_ok() && run("id", &["-u"]).trim() == "0";
     std::fs::create_dir_all(home.path()).unwrap();
-    std::fs::set_permissions(&locked, std::fs::Permissions::from_mode(0)).unwrap();
+    std::fs::set_permissions(&locked, std::fs::Permissions::from_mode(0o000)).unwrap();
     let everything = home.beside("");
     if root {
         run("chown", &["-R", "65534:65534", everything.to_str().unwrap()]);

@@ -123,8 +123,8 @@ fn answer(stream: &TcpStream, script: &Mutex<VecDeque<Reply>>, calls: &Mutex<Vec
 }
 
 fn until_hung_up(mut stream: &TcpStream) -> Option<()> {
-    stream.read(&mut [0; 1]).ok()?;
-    Some(())
+    // Nothing more is sent: the end, or an error.
+    stream.read(&mut [0; 1]).ok().map(drop)
 }
 
 fn speak(mut stream: &TcpStream, text: &str) -> Option<()> {
