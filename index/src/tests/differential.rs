@@ -45,11 +45,7 @@ fn text(dice: &mut Dice, path: &str) -> Vec<u8> {
             (0..functions).map(|n| format!("/// {name}\nfn {name}_{n}() -> u32 {{ {number} }}\n\n")).collect()
         }
         Some("go") => (0..functions).map(|n| format!("func {name}{n}() int {{ return {number} }}\n\n")).collect(),
-<<<<<<< HEAD
         Some("gitignore") => ["deep/\n", "f.txt\n", "", "*.go\n"][number % 4].to_owned(),
-=======
-        Some("gitignore") => ["lib/deep/\n", "f.txt\n", "", "*.go\n"][number % 4].to_owned(),
->>>>>>> main
         Some("bin") if number.is_multiple_of(2) => "\0binary".to_owned(),
         _ => format!("{name} {number}\n").repeat(functions * 20),
     };
