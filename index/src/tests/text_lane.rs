@@ -1,12 +1,12 @@
-//! How large and how fast is the text lane by itself?
+//! How large and how fast is the text lane by itself, and does it outlive a writer that dies?
 //!
-//! Runs over the tree that `CLOISTER_INDEX_TREE` names and says so when there is none.
+//! Size and speed are measured over the tree that `CLOISTER_INDEX_TREE` names; where there is none the test says so.
 
 use std::time::Instant;
 
 use crate::document::{Content, Document};
 use crate::file_no::FileNo;
-use crate::lexical::{Commit, Lexical};
+use crate::lexical::{Commit, Lexical, LexicalWriter, chunk_id};
 use crate::walk::walk;
 
 /// Of the bytes of the source: the bound that was measured. The budget of the lane is 0.20, which it misses.
@@ -57,4 +57,32 @@ fn the_text_lane_is_at_most_30_percent_of_its_source() {
         std::fs::read_to_string("/proc/loadavg").unwrap_or_default().trim(),
     );
     assert!(share <= SIZE_MAX, "{share}");
+}
+
+#[test]
+fn a_lane_whose_writer_died_before_its_commit_can_be_written_again() {
+    let directory = tempfile::tempdir().unwrap();
+    let (source, lane) = (directory.path().join("a.rs"), directory.path().join("lane"));
+    std::fs::write(&source, "fn a() {}\n").unwrap();
+    let document = |number| Document::new(FileNo(number), "a.rs", Content::read(&source).unwrap());
+    let write = |change: &dyn Fn(&LexicalWriter), generation| {
+        let mut writer = Lexical::open(&lane).unwrap().writer().unwrap();
+        change(&writer);
+        writer.commit(Commit { generation, purged: 0, next_file: 101 }).unwrap();
+        writer.finish().unwrap();
+    };
+    Lexical::create(&lane).unwrap();
+    let add = |writer: &LexicalWriter| (1..101).for_each(|number| writer.add(&document(number)).unwrap());
+    write(&add, 1);
+    let names = std::fs::read_dir(&lane).unwrap().map(|entry| entry.unwrap().path());
+    // The list of a lane's files is written before they are.
+    let before: Vec<_> = names.filter(|path| !path.ends_with(".managed.json")).collect();
+    let before: Vec<_> = before.into_iter().map(|path| (std::fs::read(&path).unwrap(), path)).collect();
+    let remove = |writer: &LexicalWriter| (1..51).for_each(|half| writer.remove(FileNo(2 * half)));
+    write(&remove, 2);
+    // What is deleted is on the disk, and the commit that says so is not.
+    before.iter().for_each(|(bytes, path)| std::fs::write(path, bytes).unwrap());
+    write(&remove, 2);
+    let left: Vec<u64> = Lexical::open(&lane).unwrap().everything().into_iter().collect();
+    assert_eq!(left, (0..50).map(|half| chunk_id(FileNo(2 * half + 1), 0)).collect::<Vec<_>>());
 }
