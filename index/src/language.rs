@@ -78,9 +78,8 @@ impl Language {
     fn of_shebang(bytes: &[u8]) -> Option<Language> {
         let line = bytes.strip_prefix(b"#!")?.split(|&byte| byte == b'\n').next()?;
         let line = String::from_utf8_lossy(&line[..line.len().min(SHEBANG_BYTES_MAX)]).into_owned();
-        let program = line.split_whitespace().map(|word| word.rsplit('/').next().unwrap_or(word));
-        let program =
-            program.skip_while(|word| *word == "env" || word.starts_with('-') || word.contains('=')).next()?;
+        let mut words = line.split_whitespace().map(|word| word.rsplit('/').next().unwrap_or(word));
+        let program = words.find(|word| *word != "env" && !word.starts_with('-') && !word.contains('='))?;
         Some(match program.trim_end_matches(|c: char| c.is_ascii_digit() || c == '.') {
             "python" | "pypy" => Language::Python,
             "node" | "nodejs" | "bun" => Language::JavaScript,
