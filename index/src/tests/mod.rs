@@ -5,6 +5,7 @@ mod crash;
 mod differential;
 mod grep;
 mod outline;
+mod outline_edges;
 mod overlay;
 mod references;
 mod scale;
