@@ -12,7 +12,7 @@ use crate::files::{kind_of_number, number_of_kind};
 use crate::lane::{Lane, LaneError, LaneWriter};
 use crate::outline::Definition;
 use crate::segment::{Format, Segment, SegmentError, SegmentWriter, Tag};
-use crate::varint::{put, take};
+use crate::varint::{put, put_text, take, take_text};
 
 const FORMAT: Format = Format { kind: *b"CLDEFINE", version: 1 };
 const LISTS: Tag = 1;
@@ -131,16 +131,4 @@ fn take_definition(bytes: &mut &[u8]) -> Option<Definition> {
         start_byte: number()?,
         end_byte: number()?,
     })
-}
-
-fn put_text(bytes: &mut Vec<u8>, text: &str) {
-    put(bytes, text.len() as u64);
-    bytes.extend(text.as_bytes());
-}
-
-fn take_text(bytes: &mut &[u8]) -> Option<String> {
-    let length = usize::try_from(take(bytes)?).ok()?;
-    let (text, rest) = bytes.split_at_checked(length)?;
-    *bytes = rest;
-    String::from_utf8(text.to_vec()).ok()
 }

@@ -223,28 +223,13 @@ impl Files {
     }
 }
 
-const KINDS: [Kind; 12] = [
-    Kind::Function,
-    Kind::Method,
-    Kind::Class,
-    Kind::Struct,
-    Kind::Enum,
-    Kind::Trait,
-    Kind::Interface,
-    Kind::Module,
-    Kind::Impl,
-    Kind::Type,
-    Kind::Constant,
-    Kind::Macro,
-];
-
-/// 0 for none, else the place in [`KINDS`] from 1.
+/// 0 for none, else the place in [`Kind::ALL`] from 1.
 pub(crate) fn number_of_kind(kind: Option<Kind>) -> u8 {
-    kind.and_then(|kind| KINDS.iter().position(|other| *other == kind)).map_or(0, |at| at as u8 + 1)
+    kind.and_then(|kind| Kind::ALL.iter().position(|other| *other == kind)).map_or(0, |at| at as u8 + 1)
 }
 
 pub(crate) fn kind_of_number(number: u8) -> Option<Kind> {
-    KINDS.get(usize::from(number).checked_sub(1)?).copied()
+    Kind::ALL.get(usize::from(number).checked_sub(1)?).copied()
 }
 
 #[cfg(test)]

@@ -39,14 +39,16 @@ pub(crate) struct IndexedMatches {
 /// what the index skipped and what changed since. A damaged lane costs time, never a match.
 pub(crate) fn grep_indexed<'a>(
     root: &Path,
-    lane: &TrigramLane,
+    lane: Result<&TrigramLane, &str>,
     files: impl IntoIterator<Item = (&'a str, Option<FileNo>)>,
     pattern: &str,
     options: &GrepOptions,
 ) -> Result<IndexedMatches, GrepError> {
     let matcher = Matcher::new(pattern, options)?;
     let mut out = IndexedMatches { found: matcher.begin(), ..IndexedMatches::default() };
-    let candidates = lane.candidates(matcher.plan()).unwrap_or_else(|error| {
+    let narrowed = lane.map_err(str::to_owned);
+    let narrowed = narrowed.and_then(|lane| lane.candidates(matcher.plan()).map_err(|error| error.to_string()));
+    let candidates = narrowed.unwrap_or_else(|error| {
         out.found.notes.push(format!("every file was searched, because of the trigrams {error}"));
         Candidates::All
     });

@@ -67,7 +67,7 @@ impl Trial {
     /// The matches, and how many files could not be ruled out.
     pub fn grep(&self, pattern: &str, options: &GrepOptions) -> Result<(Matches, usize), GrepError> {
         let files = self.files.iter().map(|(path, file)| (path.as_str(), *file));
-        let answer = grep_indexed(&self.root, &self.lane, files, pattern, options)?;
+        let answer = grep_indexed(&self.root, Ok(&self.lane), files, pattern, options)?;
         Ok((answer.found, answer.candidates))
     }
 }

@@ -16,7 +16,6 @@ use crate::refresh::{Memory, RefreshError, Refreshed, Task, refresh};
 use crate::report::{Progress, Report};
 use crate::search::{Answer, Query, SearchError, search};
 use crate::symbols::SymbolAnswer;
-use crate::trigram::TrigramLane;
 use crate::view::{Place, View};
 use crate::watch::Watch;
 
@@ -194,13 +193,8 @@ impl Index {
     /// not be read. A file that changed since the last refresh may be missed: [`Index::catch_up`] comes first where
     /// that matters.
     pub fn grep(&self, pattern: &str, options: &GrepOptions) -> Result<Matches, GrepError> {
-        let nothing = TrigramLane::default();
-        let (lane, damage) = match self.view.trigrams() {
-            Ok(lane) => (lane, None),
-            Err(why) => (&nothing, Some(why)),
-        };
+        let lane = self.view.trigrams().map_err(String::as_str);
         let mut found = grep_indexed(&self.root, lane, self.view.searchable(), pattern, options)?.found;
-        found.notes.extend(damage.map(|why| format!("every file was searched, because of the trigrams {why}")));
         if let Some(overlay) = &self.view.overlay {
             let texts = (0..overlay.files.len()).map(|row| (overlay.files.path(row), overlay.text(row)));
             let above = grep(texts, pattern, options)?;

@@ -13,7 +13,7 @@
 mod admit;
 mod chunk;
 mod classify;
-#[allow(dead_code, reason = "its callers come with the store that writes the lane of symbols")]
+#[allow(dead_code, reason = "its callers come when the view answers from the segments of symbols")]
 mod cochange;
 mod commit;
 mod definitions;
@@ -25,7 +25,7 @@ mod file_no;
 mod files;
 mod files_segment;
 mod fuse;
-#[allow(dead_code, reason = "its callers come with the store that writes the lane of symbols")]
+#[allow(dead_code, reason = "its callers come when the view answers from the segments of symbols")]
 mod graph;
 pub mod grep;
 mod grep_files;
@@ -52,7 +52,7 @@ mod plan;
 mod prefix;
 mod prose;
 mod query;
-#[allow(dead_code, reason = "its callers come with the store that writes the lane of symbols")]
+#[allow(dead_code, reason = "its callers come when the view answers from the segments of symbols")]
 mod references;
 mod refresh;
 mod report;
@@ -62,7 +62,7 @@ mod search;
 mod segment;
 mod sql;
 mod store;
-#[allow(dead_code, reason = "its callers come with the store that writes the lane of symbols")]
+#[allow(dead_code, reason = "its callers come when the view answers from the segments of symbols")]
 mod symbols;
 mod syntax;
 mod tokenize;

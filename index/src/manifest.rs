@@ -20,7 +20,7 @@ use crate::report::{SkipReason, Skipped};
 use crate::segment::{Format, Segment, SegmentError, SegmentWriter, Tag};
 use crate::store::{FILES_PREFIX, MANIFEST_TEMP_PREFIX};
 use crate::tokenize::TOKENIZER_VERSION;
-use crate::varint::{put, put_ascending, take, take_ascending};
+use crate::varint::{put, put_ascending, put_text, take, take_ascending, take_text};
 
 pub(crate) const MANIFEST_NAME: &str = "manifest";
 /// What a damaged manifest is called once a sound one has taken its name.
@@ -198,18 +198,6 @@ fn take_manifest(bytes: &mut &[u8]) -> Option<Manifest> {
         unpurged: take_ascending(bytes)?,
         skipped: Vec::new(),
     })
-}
-
-fn put_text(bytes: &mut Vec<u8>, text: &str) {
-    put(bytes, text.len() as u64);
-    bytes.extend(text.as_bytes());
-}
-
-fn take_text(bytes: &mut &[u8]) -> Option<String> {
-    let length = usize::try_from(take(bytes)?).ok()?;
-    let (text, rest) = bytes.split_at_checked(length)?;
-    *bytes = rest;
-    String::from_utf8(text.to_vec()).ok()
 }
 
 fn put_skipped(skipped: &[Skipped]) -> Vec<u8> {

@@ -1,4 +1,5 @@
-//! How are numbers kept small on disk? LEB128: seven bits a byte, lowest first, the high bit set on all but the last.
+//! How are numbers kept small on disk, and texts after their length? LEB128: seven bits a byte, lowest first, the high
+//! bit set on all but the last.
 
 /// Appends `number`.
 pub(crate) fn put(bytes: &mut Vec<u8>, mut number: u64) {
@@ -21,6 +22,20 @@ pub(crate) fn take(bytes: &mut &[u8]) -> Option<u64> {
         }
     }
     None
+}
+
+/// Appends a text as its length in bytes and its bytes.
+pub(crate) fn put_text(bytes: &mut Vec<u8>, text: &str) {
+    put(bytes, text.len() as u64);
+    bytes.extend(text.as_bytes());
+}
+
+/// Takes what [`put_text`] appended; nothing where it is cut or not UTF-8.
+pub(crate) fn take_text(bytes: &mut &[u8]) -> Option<String> {
+    let length = usize::try_from(take(bytes)?).ok()?;
+    let (text, rest) = bytes.split_at_checked(length)?;
+    *bytes = rest;
+    String::from_utf8(text.to_vec()).ok()
 }
 
 /// Appends ascending numbers as their count and their differences.

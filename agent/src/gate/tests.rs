@@ -9,7 +9,7 @@ use crate::budget::Which;
 
 mod attacks;
 mod bash;
-mod cases;
+pub(super) mod cases;
 mod histories;
 mod holes;
 mod loading;

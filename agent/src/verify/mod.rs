@@ -15,6 +15,7 @@ mod restore;
 mod review;
 mod sealed;
 pub mod tests_diff;
+mod tests_read;
 
 use crate::code::Code;
 use crate::gate::{Access, Policy, Verdict};

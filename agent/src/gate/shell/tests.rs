@@ -1,10 +1,9 @@
 //! Does it make no difference that the grammar is not given every word? Over random scripts, and over the labelled
 //! commands with long runs of words in them.
 
-use std::path::PathBuf;
-
 use super::tree::{Grammar, PARSE_REPORTS_MAX};
 use super::*;
+use crate::gate::tests::cases::{Case, cases};
 
 const SCRIPTS: u64 = 6_000;
 const SPLICES: u64 = 12;
@@ -166,19 +165,6 @@ fn script(random: &mut Random, depth: usize) -> String {
     }
 }
 
-/// The labelled commands and their labels; `None` when they are not on this machine.
-fn cases() -> Option<Vec<(String, String)>> {
-    let fixed = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../shared/cases");
-    let cases = std::env::var_os("CLOISTER_CASES").map_or(fixed, PathBuf::from);
-    let text = std::fs::read_to_string(cases.join("shell/commands.jsonl")).ok()?;
-    let read = |line: &str| {
-        let line: serde_json::Value = serde_json::from_str(line).unwrap();
-        let field = |key: &str| line[key].as_str().unwrap().to_owned();
-        (field("command"), field("label"))
-    };
-    Some(text.lines().map(read).collect())
-}
-
 /// The same reading whether or not words are left out; whether some were.
 #[track_caller]
 fn check(script: &str) -> bool {
@@ -206,7 +192,7 @@ fn the_labelled_commands_read_the_same_with_long_runs_of_words_anywhere_in_them(
     };
     let mut shorter = 0;
     let mut random = Random(7);
-    for (command, _) in &cases {
+    for Case { command, .. } in &cases {
         check(command);
         for _ in 0..SPLICES {
             let mut spliced = command.clone();
@@ -246,7 +232,7 @@ fn honest_commands_stay_far_below_what_the_parser_may_take() {
         return;
     };
     let mut most: Vec<_> =
-        cases.iter().filter(|(_, label)| label == "harmless").map(|(c, _)| (reports(c), c)).collect();
+        cases.iter().filter(|c| c.label == "harmless").map(|c| (reports(&c.command), &c.command)).collect();
     most.sort();
     println!("the labelled harmless: {:?}", &most[most.len().saturating_sub(5)..]);
     assert!(most.iter().all(|(reports, _)| reports * 4 < PARSE_REPORTS_MAX));

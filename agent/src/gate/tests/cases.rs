@@ -4,14 +4,14 @@ use std::path::PathBuf;
 
 use super::*;
 
-struct Case {
+pub(in crate::gate) struct Case {
     id: String,
-    command: String,
-    label: String,
+    pub command: String,
+    pub label: String,
 }
 
 /// The labelled commands; `None` when they are not on this machine.
-fn cases() -> Option<Vec<Case>> {
+pub(in crate::gate) fn cases() -> Option<Vec<Case>> {
     let fixed = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../shared/cases");
     let cases = std::env::var_os("CLOISTER_CASES").map_or(fixed, PathBuf::from);
     let text = std::fs::read_to_string(cases.join("shell/commands.jsonl")).ok()?;
