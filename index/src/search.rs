@@ -234,7 +234,7 @@ impl Lanes<'_> {
     fn nearest_within(&self, vectors: &crate::vector::Vectors, vector: &[f32]) -> Result<Vec<ChunkKey>, String> {
         let mut wanted = self.depth;
         loop {
-            let rows = vectors.nearest(vector, wanted).map_err(|error| error.to_string())?;
+            let rows: Vec<(String, f32)> = vectors.nearest(vector, wanted).map_err(|error| error.to_string())?;
             let exhausted = rows.len() < wanted;
             let keys = rows.iter().flat_map(|(hash, _)| self.view.keys_of_hash(hash));
             let fits = |key: &ChunkKey| self.within.is_none_or(|within| is_within(self.view.chunk(*key).0, within));

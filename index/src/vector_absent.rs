@@ -1,6 +1,7 @@
 //! What does a build without the `vectors` feature say about vectors? That it has none.
 
 use std::collections::HashSet;
+use std::hash::Hash;
 use std::path::Path;
 
 /// The one thing that can go wrong.
@@ -20,7 +21,7 @@ impl Vectors {
         Err(VectorError)
     }
 
-    pub(crate) fn hashes(&self) -> Result<HashSet<String>, VectorError> {
+    pub(crate) fn hashes<K: Eq + Hash>(&self) -> Result<HashSet<K>, VectorError> {
         match *self {}
     }
 
@@ -28,15 +29,15 @@ impl Vectors {
         match *self {}
     }
 
-    pub(crate) fn add(&self, _: &[(String, Vec<f32>)]) -> Result<(), VectorError> {
+    pub(crate) fn add<K>(&self, _: &[(K, Vec<f32>)]) -> Result<(), VectorError> {
         match *self {}
     }
 
-    pub(crate) fn remove(&self, _: &[String]) -> Result<(), VectorError> {
+    pub(crate) fn remove<K>(&self, _: &[K]) -> Result<(), VectorError> {
         match *self {}
     }
 
-    pub(crate) fn nearest(&self, _: &[f32], _: usize) -> Result<Vec<(String, f32)>, VectorError> {
+    pub(crate) fn nearest<K>(&self, _: &[f32], _: usize) -> Result<Vec<(K, f32)>, VectorError> {
         match *self {}
     }
 
