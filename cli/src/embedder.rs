@@ -94,8 +94,8 @@ struct MiniLm {
 
 impl MiniLm {
     fn load(weights: &Weights) -> Result<Self, Fatal> {
-        let embedder =
-            inference::Embedder::load(directory(weights)?).map_err(|error| Fatal::missing(error, damage_hint(weights)))?;
+        let embedder = inference::Embedder::load(directory(weights)?)
+            .map_err(|error| Fatal::missing(error, damage_hint(weights)))?;
         Ok(Self { embedder, name: weights.name.clone() })
     }
 }

@@ -27,8 +27,7 @@ impl IndexedCode {
         vectors: bool,
         cancel: &AtomicBool,
     ) -> Result<(Self, index::Report), Fatal> {
-        let embedder =
-            if vectors { Choice::of_index(&state.index(repo), None)?.load(state, cancel)? } else { None };
+        let embedder = if vectors { Choice::of_index(&state.index(repo), None)?.load(state, cancel)? } else { None };
         let hint = "`cloister doctor` checks the home directory; a damaged index is rebuilt by `cloister index DIR`";
         let mut index = Index::open(&state.index(repo), repo, embedder).map_err(|error| Fatal::missing(error, hint))?;
         let progress = indicatif::ProgressBar::new(0);

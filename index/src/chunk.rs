@@ -6,11 +6,11 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::hash::{number_of, row_hex, short_hex};
+use crate::hash::{number_of, short_hex};
 use crate::outline::{Kind, Outlined, outlined};
 
 /// Changes whenever the same file would give other chunks; an index built by another version is rebuilt.
-pub(crate) const CHUNKER_VERSION: u32 = 2;
+pub(crate) const CHUNKER_VERSION: u32 = 1;
 
 /// Text that belongs to no definition is cut into pieces of about this many lines.
 const LINES_PLAIN: usize = 40;
@@ -99,7 +99,7 @@ fn piece(path: &str, lines: &Lines<'_>, start: usize, end: usize, item: Option<&
         return None;
     }
     let symbol = item.map(|item| item.definition.qualified());
-    let hash = row_hex(embedding_text(symbol.as_deref(), text).as_bytes());
+    let hash = short_hex(embedding_text(symbol.as_deref(), text).as_bytes());
     let content = short_hex(text.as_bytes());
     let id = number_of(&[path.as_bytes(), &(start as u64).to_le_bytes(), hash.as_bytes(), content.as_bytes()]);
     let kind = item.map(|item| item.definition.kind);

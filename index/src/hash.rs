@@ -12,11 +12,6 @@ pub(crate) fn short_hex(bytes: &[u8]) -> String {
     hex(&Sha256::digest(bytes)[..16])
 }
 
-/// The first quarter of the SHA-256 of `bytes` as 16 hex digits: what names a row of the vector lane.
-pub(crate) fn row_hex(bytes: &[u8]) -> String {
-    hex(&Sha256::digest(bytes)[..8])
-}
-
 /// A number that names the parts in their order. Parts are length-prefixed, so ("ab", "c") differs from ("a", "bc").
 pub(crate) fn number_of(parts: &[&[u8]]) -> u64 {
     let mut digest = Sha256::new();

@@ -21,7 +21,7 @@ const ROWS_AT_A_TIME: usize = 8192;
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Matrix {
     dimension: usize,
-    keys: Vec<u64>,
+    keys: Vec<u128>,
     rows: Vec<i8>,
     /// 1 divided by the length of a row; 0 for a row of zeros.
     inverse: Vec<f32>,
@@ -33,12 +33,12 @@ impl Matrix {
         Matrix { dimension: dimension.max(1), ..Matrix::default() }
     }
 
-    pub(crate) fn keys(&self) -> &[u64] {
+    pub(crate) fn keys(&self) -> &[u128] {
         &self.keys
     }
 
     /// Appends rows; there are as many numbers as keys times the dimension.
-    pub(crate) fn extend(&mut self, keys: &[u64], rows: &[i8]) {
+    pub(crate) fn extend(&mut self, keys: &[u128], rows: &[i8]) {
         debug_assert_eq!(keys.len() * self.dimension, rows.len());
         self.keys.extend(keys);
         self.rows.extend(rows);
@@ -46,7 +46,7 @@ impl Matrix {
     }
 
     /// Drops rows.
-    pub(crate) fn remove<S: BuildHasher>(&mut self, gone: &HashSet<u64, S>) {
+    pub(crate) fn remove<S: BuildHasher>(&mut self, gone: &HashSet<u128, S>) {
         let mut left = Matrix::new(self.dimension);
         for (&key, row) in self.keys.iter().zip(self.rows.chunks_exact(self.dimension)) {
             if !gone.contains(&key) {
@@ -58,7 +58,7 @@ impl Matrix {
 
     /// The keys of the rows nearest to a vector with their cosine distances (0 is the same direction, a row of zeros
     /// is at 1), nearest first, equally near ones by key. The vector has the dimension of the rows.
-    pub(crate) fn nearest(&self, vector: &[f32], limit: usize) -> Vec<(u64, f32)> {
+    pub(crate) fn nearest(&self, vector: &[f32], limit: usize) -> Vec<(u128, f32)> {
         debug_assert_eq!(vector.len(), self.dimension);
         let query = query_of(vector);
         let scan = |at: usize| {
@@ -98,7 +98,7 @@ impl Matrix {
 #[derive(Clone, Copy, PartialEq)]
 struct Near {
     distance: f32,
-    key: u64,
+    key: u128,
 }
 
 impl Eq for Near {}
@@ -154,7 +154,7 @@ mod tests {
         for (key, vector) in vectors.iter().enumerate() {
             let mut row = Vec::new();
             round(vector, &mut row);
-            matrix.extend(&[key as u64], &row);
+            matrix.extend(&[key as u128], &row);
         }
         matrix
     }
@@ -192,7 +192,7 @@ mod tests {
         let found = matrix(3, &vectors).nearest(&direction(2 * ROWS_AT_A_TIME), 300);
         assert_eq!(found.len(), 300);
         assert!(found.is_sorted_by(|left, right| (left.1, left.0) < (right.1, right.0)), "in order, each once");
-        assert!(found.iter().all(|(key, _)| key.abs_diff(2 * ROWS_AT_A_TIME as u64) < 400), "{found:?}");
+        assert!(found.iter().all(|(key, _)| key.abs_diff(2 * ROWS_AT_A_TIME as u128) < 400), "{found:?}");
     }
 
     #[test]
@@ -213,7 +213,7 @@ mod tests {
     #[test]
     fn a_removed_row_is_found_no_more() {
         let mut rows = matrix(2, &[vec![1.0, 0.0], vec![1.0, 0.1], vec![0.0, 1.0]]);
-        rows.remove(&HashSet::from([0u64]));
+        rows.remove(&HashSet::from([0u128]));
         assert_eq!(rows.keys(), [1, 2]);
         assert_eq!(rows.nearest(&[1.0, 0.0], 9).iter().map(|(key, _)| *key).collect::<Vec<_>>(), [1, 2]);
     }

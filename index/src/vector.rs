@@ -1,7 +1,7 @@
 //! Which chunks mean something like this? Vectors at rest in LanceDB, scanned exactly in memory; the only file that
 //! names LanceDB.
 //!
-//! A row is a 64-bit hash of a chunk's embedding text and its vector, rounded to int8. Rows are content-addressed: a
+//! A row is a 128-bit hash of a chunk's embedding text and its vector, rounded to int8. Rows are content-addressed: a
 //! row is right for ever under its embedder's name, in whatever order writes and crashes happened. So this lane bears
 //! no generation. Rows that the manifest does not name are ignored by searches and dropped by the next refresh, rows
 //! that are missing are computed by it, and a cancelled refresh loses none that it has written.
@@ -31,7 +31,10 @@ use lancedb::table::{CompactionOptions, Duration, OptimizeAction};
 use crate::hash::short_hex;
 use crate::matrix::{Matrix, NUMBERS_MAX, round};
 
-const HASH: &str = "hash";
+/// The two halves of the hash. Rows are deleted by the lower one: who forges two texts that share it makes a row be
+/// computed twice.
+const LOW: &str = "low";
+const HIGH: &str = "high";
 const VECTOR: &str = "vector";
 /// Rows named in one delete.
 const DELETE_ROWS: usize = 2000;
@@ -55,29 +58,29 @@ fn first_line(text: &str) -> String {
     text.lines().next().unwrap_or_default().chars().take(300).collect()
 }
 
-/// What names a row: a number, or its 16 hex digits.
+/// What names a row: a number, or its 32 hex digits.
 pub(crate) trait Key: Eq + Hash {
-    fn number(&self) -> u64;
-    fn of(number: u64) -> Self;
+    fn number(&self) -> u128;
+    fn of(number: u128) -> Self;
 }
 
-impl Key for u64 {
-    fn number(&self) -> u64 {
+impl Key for u128 {
+    fn number(&self) -> u128 {
         *self
     }
 
-    fn of(number: u64) -> u64 {
+    fn of(number: u128) -> u128 {
         number
     }
 }
 
 impl Key for String {
-    fn number(&self) -> u64 {
-        u64::from_str_radix(self, 16).unwrap_or_default()
+    fn number(&self) -> u128 {
+        u128::from_str_radix(self, 16).unwrap_or_default()
     }
 
-    fn of(number: u64) -> String {
-        format!("{number:016x}")
+    fn of(number: u128) -> String {
+        format!("{number:032x}")
     }
 }
 
@@ -131,10 +134,9 @@ impl Vectors {
         if let Some(matrix) = self.lock().as_ref() {
             return Ok(matrix.keys().iter().map(|&key| K::of(key)).collect());
         }
-        let batches = self.read(&[HASH])?;
         let mut hashes = HashSet::new();
-        for batch in &batches {
-            hashes.extend(keys_of(batch)?.iter().map(|&key| K::of(key)));
+        for batch in &self.read(&[LOW, HIGH])? {
+            hashes.extend(keys_of(batch)?.map(K::of));
         }
         Ok(hashes)
     }
@@ -149,7 +151,7 @@ impl Vectors {
         if rows.is_empty() {
             return Ok(());
         }
-        let keys: Vec<u64> = rows.iter().map(|(key, _)| key.number()).collect();
+        let keys: Vec<u128> = rows.iter().map(|(key, _)| key.number()).collect();
         let mut numbers = Vec::with_capacity(rows.len() * self.dimension);
         for (_, vector) in rows {
             if vector.len() != self.dimension {
@@ -158,12 +160,15 @@ impl Vectors {
             round(vector, &mut numbers);
         }
         let item = Arc::new(Field::new("item", DataType::Int8, false));
-        let batch = FixedSizeListArray::try_new(item, self.dimension as i32, Arc::new(Int8Array::from(numbers.clone())), None)
-            .and_then(|vectors| {
-                let hashes = Arc::new(UInt64Array::from(keys.clone()));
-                RecordBatch::try_new(schema(self.dimension), vec![hashes, Arc::new(vectors)])
-            })
-            .map_err(|error| VectorError(error.to_string()))?;
+        let batch =
+            FixedSizeListArray::try_new(item, self.dimension as i32, Arc::new(Int8Array::from(numbers.clone())), None)
+                .and_then(|vectors| {
+                    let half =
+                        |of: fn(u128) -> u64| Arc::new(UInt64Array::from_iter_values(keys.iter().map(|&key| of(key))));
+                    let (low, high) = (half(|key| key as u64), half(|key| (key >> 64) as u64));
+                    RecordBatch::try_new(schema(self.dimension), vec![low, high, Arc::new(vectors)])
+                })
+                .map_err(|error| VectorError(error.to_string()))?;
         let table = self.table.clone();
         self.runtime.block_on(async move { table.add(batch).execute().await })??;
         if let Some(matrix) = self.lock().as_mut() {
@@ -178,13 +183,13 @@ impl Vectors {
             return Ok(());
         }
         for some in hashes.chunks(DELETE_ROWS) {
-            let list: Vec<String> = some.iter().map(|hash| hash.number().to_string()).collect();
-            let predicate = format!("{HASH} IN ({})", list.join(", "));
+            let list: Vec<String> = some.iter().map(|hash| (hash.number() as u64).to_string()).collect();
+            let predicate = format!("{LOW} IN ({})", list.join(", "));
             let table = self.table.clone();
             self.runtime.block_on(async move { table.delete(predicate.as_str()).await })??;
         }
         if let Some(matrix) = self.lock().as_mut() {
-            Arc::make_mut(matrix).remove(&hashes.iter().map(Key::number).collect::<HashSet<u64>>());
+            Arc::make_mut(matrix).remove(&hashes.iter().map(Key::number).collect::<HashSet<u128>>());
         }
         Ok(())
     }
@@ -228,13 +233,13 @@ impl Vectors {
         if let Some(matrix) = held.as_ref() {
             return Ok(matrix.clone());
         }
-        let batches = match self.read(&[HASH, VECTOR]) {
+        let batches = match self.read(&[LOW, HIGH, VECTOR]) {
             Ok(batches) => batches,
             // Another process may have tidied the version away that was the newest when this table was opened.
             Err(_) => {
                 let table = self.table.clone();
                 self.runtime.block_on(async move { table.checkout_latest().await })??;
-                self.read(&[HASH, VECTOR])?
+                self.read(&[LOW, HIGH, VECTOR])?
             }
         };
         let mut matrix = Matrix::new(self.dimension);
@@ -242,7 +247,7 @@ impl Vectors {
         for batch in &batches {
             let (keys, rows) = (keys_of(batch)?, numbers_of(batch, self.dimension)?);
             // A writer that died after a write and did not know of it wrote the same row again.
-            for (&key, row) in keys.iter().zip(rows.chunks_exact(self.dimension)) {
+            for (key, row) in keys.zip(rows.chunks_exact(self.dimension)) {
                 if seen.insert(key) {
                     matrix.extend(&[key], row);
                 }
@@ -264,21 +269,26 @@ impl Vectors {
 fn schema(dimension: usize) -> Arc<Schema> {
     let number = Arc::new(Field::new("item", DataType::Int8, false));
     Arc::new(Schema::new(vec![
-        Field::new(HASH, DataType::UInt64, false),
+        Field::new(LOW, DataType::UInt64, false),
+        Field::new(HIGH, DataType::UInt64, false),
         Field::new(VECTOR, DataType::FixedSizeList(number, dimension as i32), false),
     ]))
 }
 
-fn keys_of(batch: &RecordBatch) -> Result<&[u64], VectorError> {
-    let column = batch.column_by_name(HASH).and_then(|column| column.as_primitive_opt::<UInt64Type>());
-    column.map(|column| &column.values()[..]).ok_or_else(|| VectorError("a row has no hash".to_owned()))
+fn keys_of(batch: &RecordBatch) -> Result<impl Iterator<Item = u128> + '_, VectorError> {
+    let half = |name| {
+        let column = batch.column_by_name(name).and_then(|column| column.as_primitive_opt::<UInt64Type>());
+        column.map(|column| column.values().iter()).ok_or_else(|| VectorError("a row has no hash".to_owned()))
+    };
+    Ok(half(LOW)?.zip(half(HIGH)?).map(|(&low, &high)| u128::from(high) << 64 | u128::from(low)))
 }
 
 fn numbers_of(batch: &RecordBatch, dimension: usize) -> Result<&[i8], VectorError> {
     let lists = batch.column_by_name(VECTOR).and_then(|column| column.as_fixed_size_list_opt());
     let lists = lists.filter(|lists| lists.value_length() as usize == dimension);
     let numbers = lists.and_then(|lists| lists.values().as_primitive_opt::<Int8Type>());
-    let numbers = numbers.map(|numbers| &numbers.values()[..]).filter(|numbers| numbers.len() == batch.num_rows() * dimension);
+    let numbers =
+        numbers.map(|numbers| &numbers.values()[..]).filter(|numbers| numbers.len() == batch.num_rows() * dimension);
     numbers.ok_or_else(|| VectorError("a row has no vector".to_owned()))
 }
 

@@ -10,16 +10,16 @@ fn lane(directory: &Path) -> Vectors {
 }
 
 /// Four directions that differ.
-fn direction(key: u64) -> Vec<f32> {
-    (0..DIMENSION as u64).map(|at| if at == key % 4 { 1.0 } else { 0.1 * (key % 7) as f32 }).collect()
+fn direction(key: u128) -> Vec<f32> {
+    (0..DIMENSION as u128).map(|at| if at == key % 4 { 1.0 } else { 0.1 * (key % 7) as f32 }).collect()
 }
 
-fn rows(keys: std::ops::Range<u64>) -> Vec<(u64, Vec<f32>)> {
+fn rows(keys: std::ops::Range<u128>) -> Vec<(u128, Vec<f32>)> {
     keys.map(|key| (key, direction(key))).collect()
 }
 
-fn keys(lane: &Vectors) -> Vec<u64> {
-    let mut keys: Vec<u64> = lane.hashes().unwrap().into_iter().collect();
+fn keys(lane: &Vectors) -> Vec<u128> {
+    let mut keys: Vec<u128> = lane.hashes().unwrap().into_iter().collect();
     keys.sort_unstable();
     keys
 }
@@ -28,19 +28,19 @@ fn keys(lane: &Vectors) -> Vec<u64> {
 fn rows_are_found_by_the_handle_that_wrote_them_and_by_later_ones() {
     let store = tempfile::tempdir().unwrap();
     let writer = Vectors::create(store.path(), "test", DIMENSION).unwrap();
-    writer.add(&[(u64::MAX, direction(1)), (0, direction(2))]).unwrap();
+    writer.add(&[(u128::MAX, direction(1)), (0, direction(2))]).unwrap();
     for lane in [&writer, &lane(store.path())] {
-        let found: Vec<(u64, f32)> = lane.nearest(&direction(1), 5).unwrap();
-        assert_eq!(found.iter().map(|row| row.0).collect::<Vec<_>>(), [u64::MAX, 0]);
+        let found: Vec<(u128, f32)> = lane.nearest(&direction(1), 5).unwrap();
+        assert_eq!(found.iter().map(|row| row.0).collect::<Vec<_>>(), [u128::MAX, 0]);
         assert!(found[0].1.abs() < 1e-3 && found[1].1 > 0.1, "{found:?}");
     }
     // The rows are in memory by now.
     writer.add(&[(7, direction(3))]).unwrap();
-    writer.remove(&[0u64]).unwrap();
+    writer.remove(&[0u128]).unwrap();
     for lane in [&writer, &lane(store.path())] {
-        let found: Vec<(u64, f32)> = lane.nearest(&direction(3), 5).unwrap();
-        assert_eq!(found.iter().map(|row| row.0).collect::<Vec<_>>(), [7, u64::MAX]);
-        assert_eq!(keys(lane), [7, u64::MAX]);
+        let found: Vec<(u128, f32)> = lane.nearest(&direction(3), 5).unwrap();
+        assert_eq!(found.iter().map(|row| row.0).collect::<Vec<_>>(), [7, u128::MAX]);
+        assert_eq!(keys(lane), [7, u128::MAX]);
     }
 }
 
@@ -49,7 +49,7 @@ fn a_row_that_was_written_twice_is_found_once() {
     let store = tempfile::tempdir().unwrap();
     Vectors::create(store.path(), "test", DIMENSION).unwrap().add(&rows(0..3)).unwrap();
     lane(store.path()).add(&rows(1..5)).unwrap();
-    let found: Vec<(u64, f32)> = lane(store.path()).nearest(&direction(1), 50).unwrap();
+    let found: Vec<(u128, f32)> = lane(store.path()).nearest(&direction(1), 50).unwrap();
     assert_eq!(found.len(), 5);
 }
 
@@ -57,20 +57,20 @@ fn a_row_that_was_written_twice_is_found_once() {
 fn a_vector_of_another_length_is_refused() {
     let store = tempfile::tempdir().unwrap();
     let lane = Vectors::create(store.path(), "test", DIMENSION).unwrap();
-    assert!(lane.add(&[(1u64, vec![1.0])]).is_err());
-    assert!(lane.nearest::<u64>(&[1.0], 1).is_err());
+    assert!(lane.add(&[(1u128, vec![1.0])]).is_err());
+    assert!(lane.nearest::<u128>(&[1.0], 1).is_err());
     assert!(Vectors::create(store.path(), "none", 0).is_err());
-    assert_eq!(keys(&lane), [0u64; 0]);
+    assert_eq!(keys(&lane), [0u128; 0]);
 }
 
 #[test]
 fn tidying_merges_files_and_who_reads_late_reads_the_same() {
     let store = tempfile::tempdir().unwrap();
     let writer = Vectors::create(store.path(), "test", DIMENSION).unwrap();
-    for some in 0..DATA_FILES_MAX as u64 + 6 {
+    for some in 0..DATA_FILES_MAX as u128 + 6 {
         writer.add(&rows(some * 10..some * 10 + 10)).unwrap();
     }
-    writer.remove(&(0..15u64).collect::<Vec<_>>()).unwrap();
+    writer.remove(&(0..15u128).collect::<Vec<_>>()).unwrap();
     let early = lane(store.path());
     let wanted = keys(&writer);
     assert_eq!(wanted.len(), (DATA_FILES_MAX + 6) * 10 - 15);
@@ -78,7 +78,7 @@ fn tidying_merges_files_and_who_reads_late_reads_the_same() {
     let files = std::fs::read_dir(&writer.data_directory).unwrap().count();
     assert!(files <= 2, "{files} files are left");
     for lane in [early, lane(store.path())] {
-        let found: Vec<(u64, f32)> = lane.nearest(&direction(2), 1000).unwrap();
+        let found: Vec<(u128, f32)> = lane.nearest(&direction(2), 1000).unwrap();
         assert_eq!(found.len(), wanted.len());
         assert_eq!(keys(&lane), wanted);
     }
@@ -90,11 +90,11 @@ fn half_a_million_lines_are_written_and_searched_in_bearable_time() {
         eprintln!("skipped: needs CLOISTER_SLOW=1");
         return;
     }
-    const ROWS: u64 = 125_000;
+    const ROWS: u128 = 125_000;
     const NUMBERS: usize = 256;
-    const BATCH: u64 = 8192;
-    let vector = |key: u64| {
-        let mut state = key.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
+    const BATCH: u128 = 8192;
+    let vector = |key: u128| {
+        let mut state = (key as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
         let number = move || {
             state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
             (state >> 40) as f32 / (1 << 24) as f32 - 0.5
@@ -106,8 +106,8 @@ fn half_a_million_lines_are_written_and_searched_in_bearable_time() {
     let writer = Vectors::create(store.path(), "test", NUMBERS).unwrap();
     let mut seconds = 0.0;
     for from in (0..ROWS).step_by(BATCH as usize) {
-        let key = |at: u64| at.wrapping_mul(0x9E37_79B9_7F4A_7C15);
-        let rows: Vec<(u64, Vec<f32>)> = (from..(from + BATCH).min(ROWS)).map(|at| (key(at), vector(at))).collect();
+        let key = |at: u128| at.wrapping_mul(0x9E37_79B9_7F4A_7C15_F39C_C060_5CED_C835);
+        let rows: Vec<(u128, Vec<f32>)> = (from..(from + BATCH).min(ROWS)).map(|at| (key(at), vector(at))).collect();
         let start = Instant::now();
         writer.add(&rows).unwrap();
         seconds += start.elapsed().as_secs_f64();
@@ -117,28 +117,23 @@ fn half_a_million_lines_are_written_and_searched_in_bearable_time() {
     let lane = Vectors::open(store.path(), "test", NUMBERS).unwrap();
     println!("opened in {:?}", start.elapsed());
     let start = Instant::now();
-    assert_eq!(lane.hashes::<u64>().unwrap().len(), ROWS as usize);
+    assert_eq!(lane.hashes::<u128>().unwrap().len(), ROWS as usize);
     println!("hashes in {:?}", start.elapsed());
     let start = Instant::now();
-    lane.nearest::<u64>(&vector(0), 100).unwrap();
+    lane.nearest::<u128>(&vector(0), 100).unwrap();
     println!("first search in {:?}", start.elapsed());
     let mut times: Vec<f64> = Vec::new();
     for at in 0..200 {
         let start = Instant::now();
-        assert_eq!(lane.nearest::<u64>(&vector(at), 100).unwrap().len(), 100);
+        assert_eq!(lane.nearest::<u128>(&vector(at), 100).unwrap().len(), 100);
         times.push(start.elapsed().as_secs_f64() * 1e3);
     }
     times.sort_by(f64::total_cmp);
     let gigabytes = ROWS as f64 * NUMBERS as f64 / 1e9;
-    println!(
-        "search p50 {:.2} ms, p99 {:.2} ms, {:.1} GB/s",
-        times[100],
-        times[198],
-        gigabytes / (times[100] / 1e3)
-    );
+    println!("search p50 {:.2} ms, p99 {:.2} ms, {:.1} GB/s", times[100], times[198], gigabytes / (times[100] / 1e3));
     let start = Instant::now();
-    writer.add(&[(1u64, vector(1)), (2, vector(2))]).unwrap();
-    writer.remove(&[1u64, 2]).unwrap();
+    writer.add(&[(1u128, vector(1)), (2, vector(2))]).unwrap();
+    writer.remove(&[1u128, 2]).unwrap();
     println!("two rows added and removed in {:?}", start.elapsed());
 }
 

@@ -138,7 +138,8 @@ fn questions(path: &Path) -> Vec<Question> {
 }
 
 fn collect(root: &Path, directory: &Path, pieces: &mut Vec<Piece>) {
-    let mut entries: Vec<PathBuf> = std::fs::read_dir(directory).expect("a directory").flatten().map(|e| e.path()).collect();
+    let mut entries: Vec<PathBuf> =
+        std::fs::read_dir(directory).expect("a directory").flatten().map(|e| e.path()).collect();
     entries.sort();
     for path in entries {
         if path.is_dir() {

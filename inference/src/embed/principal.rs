@@ -31,7 +31,8 @@ pub(crate) fn principal(matrix: &[f64], size: usize, wanted: usize) -> Vec<f64> 
     let smallest = sized.first().map_or(0.0, |(largest, _)| largest * 1e-12);
     let mut vectors = Vec::with_capacity(wanted * size);
     for (length, row) in sized.into_iter().take(wanted) {
-        let largest = row.iter().copied().fold(0.0, |largest: f64, x| if x.abs() > largest.abs() { x } else { largest });
+        let largest =
+            row.iter().copied().fold(0.0, |largest: f64, x| if x.abs() > largest.abs() { x } else { largest });
         let scale = if length > smallest { largest.signum() / length } else { 0.0 };
         vectors.extend(row.iter().map(|x| x * scale));
     }

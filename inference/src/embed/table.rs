@@ -86,7 +86,8 @@ impl Table {
         }
         let (text, rest) = rest.split_at_checked(text_bytes as usize)?;
         let (scales, rows) = rest.split_at_checked(tokens * 4)?;
-        let vocabulary: Vec<String> = std::str::from_utf8(text).ok()?.split_terminator('\n').map(str::to_owned).collect();
+        let vocabulary: Vec<String> =
+            std::str::from_utf8(text).ok()?.split_terminator('\n').map(str::to_owned).collect();
         let scales: Vec<f32> =
             scales.chunks_exact(4).map(|four| f32::from_le_bytes([four[0], four[1], four[2], four[3]])).collect();
         let fits = vocabulary.len() == tokens && rows.len() == tokens * dimension && text.len() < NODES_MAX / 2;

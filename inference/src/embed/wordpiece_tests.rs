@@ -36,9 +36,8 @@ fn real() -> Option<PathBuf> {
 }
 
 fn small() -> Tokenizer {
-    let mut texts: Vec<String> = ["[PAD]", "[UNK]", "the", "parse", "http", "unaffable", "##able", "##aff", "中", "é"]
-        .map(str::to_owned)
-        .into();
+    let mut texts: Vec<String> =
+        ["[PAD]", "[UNK]", "the", "parse", "http", "unaffable", "##able", "##aff", "中", "é"].map(str::to_owned).into();
     for c in ('!'..='~').filter(|c| !c.is_ascii_uppercase()).chain("αβγςσжиüß日本語한ᄒ।".chars()) {
         texts.extend([c.to_string(), format!("##{c}")]);
     }
