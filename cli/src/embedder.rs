@@ -150,7 +150,8 @@ impl index::Embedder for TokenTable {
 fn make(weights: &Weights, path: &Path, cancel: &AtomicBool) -> Result<inference::StaticEmbedder, Fatal> {
     let shape = indicatif::ProgressStyle::with_template("{msg} [{bar:30}] {pos}/{len} {eta}").expect("constant");
     let bar = indicatif::ProgressBar::new(0).with_style(shape.progress_chars("=> "));
-    bar.set_message(format!("making the token table of {} (once)", weights.name));
+    bar.set_message("tokens");
+    eprintln!("making the token table of {}, once for this host; about a minute", weights.name);
     let mut show = |done: usize, total: usize| {
         bar.set_length(total as u64);
         bar.set_position(done as u64);

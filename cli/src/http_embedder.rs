@@ -62,7 +62,6 @@ impl HttpEmbedder {
             .timeout_global(Some(Duration::from_secs(CALL_SECONDS_MAX)))
             .proxy(None)
             .max_redirects(0)
-            .max_redirects_will_error(true)
             .build();
         let (name, model) = (String::new(), model.to_owned());
         let mut embedder = Self { base, model, name, dimension: 0, agent: config.into() };
@@ -118,6 +117,10 @@ fn read<T: for<'de> Deserialize<'de>>(
     url: &str,
     answer: &mut ureq::http::Response<ureq::Body>,
 ) -> Result<T, ServerError> {
+    // Errors have ended the call already; a redirect has not.
+    if !answer.status().is_success() {
+        return Err(ServerError(format!("{url} answered {} and is not followed elsewhere", answer.status())));
+    }
     let text = answer.body_mut().with_config().limit(ANSWER_BYTES_MAX).read_to_string();
     let text = text.map_err(|error| failed(url, &error))?;
     serde_json::from_str(&text).map_err(|error| failed(url, &error))

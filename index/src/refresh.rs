@@ -311,7 +311,7 @@ impl Run<'_> {
         if failure.is_none() {
             failure = self.drop_stale(&run, &needed)?;
         }
-        let (missing, uncounted) = match run.vectors.hashes() {
+        let (missing, uncounted) = match run.vectors.hashes::<String>() {
             Ok(present) => (needed.iter().filter(|hash| !present.contains(**hash)).count(), None),
             Err(error) => (needed.len(), Some(error.to_string())),
         };
