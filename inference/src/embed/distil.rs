@@ -2,8 +2,10 @@
 //!
 //! The method of model2vec (van Dongen and Tulkens, "Model2Vec: fast state-of-the-art static embeddings", 2024): every
 //! token of the vocabulary goes through the encoder alone, the vectors are turned to their principal components, of
-//! which the first [`DIMENSION`] stay, and frequent tokens weigh less (smooth inverse frequency of Arora, Liang and Ma,
-//! 2017, the frequency guessed by Zipf's law from the token's place in the vocabulary, which BERT sorts by frequency).
+//! which [`DIMENSION`] stay, and frequent tokens weigh less (smooth inverse frequency of Arora, Liang and Ma, 2017, the
+//! frequency guessed by Zipf's law from the token's place in the vocabulary, which BERT sorts by frequency). The very
+//! first components are dropped: they tell frequent from rare, not one meaning from another (Mu and Viswanath,
+//! "All-but-the-top", 2018).
 //! See docs/decisions/8-static-vectors.md.
 
 use candle_core::{Device, Tensor};
@@ -15,6 +17,8 @@ use super::{EmbedError, Embedder};
 
 /// Numbers that stay of a vector.
 pub(crate) const DIMENSION: usize = 256;
+/// Components before them that are dropped.
+const DROPPED: usize = 2;
 /// Tokens in one forward call.
 const BATCH_TOKENS: usize = 256;
 /// The constant of smooth inverse frequency, as model2vec has it.
@@ -77,8 +81,8 @@ fn components(vectors: &[f32], dimension: usize) -> Result<Vec<f32>, candle_core
     let data = data.broadcast_sub(&data.mean_keepdim(0)?)?;
     let covariance: Vec<f32> = data.t()?.matmul(&data)?.flatten_all()?.to_vec1()?;
     let covariance: Vec<f64> = covariance.into_iter().map(f64::from).collect();
-    let axes: Vec<f32> = principal(&covariance, dimension, DIMENSION).into_iter().map(|x| x as f32).collect();
-    let axes = Tensor::from_vec(axes, (DIMENSION, dimension), device)?;
+    let axes = principal(&covariance, dimension, DROPPED + DIMENSION).into_iter().skip(DROPPED * dimension);
+    let axes = Tensor::from_vec(axes.map(|x| x as f32).collect(), (DIMENSION, dimension), device)?;
     data.matmul(&axes.t()?)?.flatten_all()?.to_vec1()
 }
 
