@@ -1,5 +1,6 @@
 //! What was typed? The command line as clap reads it; what it means is decided where it is used.
 
+use crate::embedder::Choice;
 use agent::gate::Mode;
 use clap::{Args, Parser, Subcommand};
 use std::path::PathBuf;
@@ -124,9 +125,13 @@ pub struct IndexDir {
     /// The directory to index
     #[arg(default_value = ".")]
     pub dir: PathBuf,
-    /// Leave out the embedding model: words and names only
-    #[arg(long)]
+    /// Leave out vectors: words and names only
+    #[arg(long, conflicts_with = "embedder")]
     pub no_vectors: bool,
+    /// Who makes the vectors, now and in later refreshes: static (a token table made from MiniLM, the default), minilm
+    /// (slower, better at prose), or the URL of an embeddings server such as http://127.0.0.1:8080/v1#model
+    #[arg(long, value_name = "NAME|URL")]
+    pub embedder: Option<Choice>,
 }
 
 /// `cloister search`

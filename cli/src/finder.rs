@@ -1,17 +1,15 @@
 //! Where is it? The index behind the agent's [`Code`] trait, and the commands `index` and `search`.
 
 use crate::args::{IndexDir, Search};
+use crate::embedder::Choice;
 use crate::exit::{Exit, Fatal};
-use crate::local::MiniLm;
 use crate::state::{State, cancel_on_ctrl_c, repository};
 use agent::Code;
 use agent::code::{Definition, Found, Matches};
 use index::grep::GrepOptions;
 use index::{Index, Query, Stage, SymbolAnswer};
-use models::Role;
 use std::io::IsTerminal;
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 const SYMBOL_PLACES_MAX: usize = 8;
@@ -22,14 +20,14 @@ pub struct IndexedCode {
 }
 
 impl IndexedCode {
-    /// Opens and refreshes the index of `repo`.
+    /// Opens and refreshes the index of `repo`, with vectors by the embedder that was last chosen for it.
     pub fn open(
         state: &State,
         repo: &Path,
         vectors: bool,
         cancel: &AtomicBool,
     ) -> Result<(Self, index::Report), Fatal> {
-        let embedder = if vectors { embedder(state)? } else { None };
+        let embedder = if vectors { Choice::of_index(&state.index(repo), None)?.load(state, cancel)? } else { None };
         let hint = "`cloister doctor` checks the home directory; a damaged index is rebuilt by `cloister index DIR`";
         let mut index = Index::open(&state.index(repo), repo, embedder).map_err(|error| Fatal::missing(error, hint))?;
         let progress = indicatif::ProgressBar::new(0);
@@ -52,19 +50,6 @@ impl IndexedCode {
         let report = index.refresh(&mut show, cancel);
         progress.finish_and_clear();
         Ok((Self { index }, report.map_err(|error| Fatal::missing(error, hint))?))
-    }
-}
-
-/// The embedding model, where it is on this host.
-fn embedder(state: &State) -> Result<Option<Arc<dyn index::Embedder>>, Fatal> {
-    let store = state.store()?;
-    let model = store.catalogue().default_for(Role::Embed);
-    match store.weights(model) {
-        Ok(weights) => Ok(Some(Arc::new(MiniLm::load(&weights)?))),
-        Err(error) => {
-            eprintln!("note: searching without meaning, by words and names only: {error}");
-            Ok(None)
-        }
     }
 }
 
@@ -124,6 +109,9 @@ pub fn index(args: IndexDir) -> Result<Exit, Fatal> {
     let state = State::open()?;
     let repo = repository(&args.dir)?;
     let cancel = cancel_on_ctrl_c()?;
+    if args.embedder.is_some() {
+        Choice::of_index(&state.index(&repo), args.embedder)?;
+    }
     let (_, report) = IndexedCode::open(&state, &repo, !args.no_vectors, &cancel)?;
     let seconds = report.seconds;
     println!(

@@ -1,4 +1,4 @@
-//! Who speaks? The engine in this process behind the agent's [`Model`] trait, and MiniLM behind the index's.
+//! Who speaks? The engine in this process behind the agent's [`Model`] trait.
 
 use crate::exit::Fatal;
 use agent::Model;
@@ -106,35 +106,4 @@ fn message(message: &agent::model::Message) -> inference::Message {
         agent::model::Role::Assistant => inference::Role::Assistant,
     };
     inference::Message::new(role, message.content.clone())
-}
-
-/// The embedding model of the index.
-pub struct MiniLm {
-    embedder: inference::Embedder,
-    name: String,
-}
-
-impl MiniLm {
-    /// Loads it from the store.
-    pub fn load(weights: &Weights) -> Result<Self, Fatal> {
-        let directory = weights.files.first().and_then(|file| file.path.parent());
-        let directory = directory.ok_or_else(|| anyhow::anyhow!("`{}` has no files", weights.name))?;
-        let hint = format!("`cloister models verify {}` says whether its files are whole", weights.name);
-        let embedder = inference::Embedder::load(directory).map_err(|error| Fatal::missing(error, hint))?;
-        Ok(Self { embedder, name: weights.name.clone() })
-    }
-}
-
-impl index::Embedder for MiniLm {
-    fn name(&self) -> &str {
-        &self.name
-    }
-
-    fn dimension(&self) -> usize {
-        self.embedder.dimension()
-    }
-
-    fn embed(&self, texts: &[String]) -> Result<Vec<Vec<f32>>, index::EmbedError> {
-        self.embedder.embed(texts).map_err(|error| index::EmbedError::Failed(error.to_string()))
-    }
 }

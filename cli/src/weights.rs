@@ -1,6 +1,7 @@
 //! Which weights are on this host? `cloister models`, and the pull that `run` and `serve` point to.
 
 use crate::args::Models;
+use crate::embedder::TokenTable;
 use crate::exit::{Exit, Fatal};
 use crate::state::{State, cancel_on_ctrl_c};
 use indicatif::{ProgressBar, ProgressStyle};
@@ -57,6 +58,11 @@ fn pull(store: &Store, names: &[String]) -> Result<Exit, Fatal> {
     for model in &wanted {
         if let Some(exit) = pull_one(store, model, &cancel)? {
             return Ok(exit);
+        }
+        if model.role == Role::Embed {
+            let weights = store.weights(model).map_err(|error| Fatal::missing(error, ""))?;
+            TokenTable::load(store, &weights, &cancel)?;
+            println!("{}: its token table is here", model.name);
         }
     }
     Ok(Exit::Done)

@@ -113,9 +113,9 @@ impl<'a> Embedding<'a> {
             return Ok(());
         }
         steps.next("adding vectors")?;
-        let waiting: Vec<_> = rows.waiting.drain(..).map(|(hash, vector)| (hash.hex(), vector)).collect();
+        let waiting = std::mem::take(&mut rows.waiting);
         match self.vectors.add(&waiting) {
-            Ok(()) => rows.embedded.hashes.extend(waiting.iter().filter_map(|(hash, _)| PieceHash::from_hex(hash))),
+            Ok(()) => rows.embedded.hashes.extend(waiting.iter().map(|(hash, _)| *hash)),
             Err(error) => rows.embedded.failure = Some(error.to_string()),
         }
         rows.at = Instant::now();

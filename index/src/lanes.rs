@@ -257,7 +257,7 @@ impl Lanes<'_> {
         loop {
             let rows = vectors.nearest(vector, wanted).map_err(|error| error.to_string())?;
             let exhausted = rows.len() < wanted;
-            let keys = rows.iter().flat_map(|(hash, _)| self.view.keys_of_hash(hash));
+            let keys = rows.iter().flat_map(|(hash, _)| self.view.keys_of_hash(*hash));
             let fits = |key: &ChunkKey| self.within.is_none_or(|within| is_within(self.view.chunk(*key).0, within));
             let mut keys: Vec<ChunkKey> = keys.filter(fits).collect();
             if exhausted || keys.len() >= self.depth {

@@ -41,6 +41,8 @@ mod language;
 mod lexical;
 mod manifest;
 mod map;
+#[cfg(any(feature = "vectors", test))]
+mod matrix;
 mod outline;
 mod outline_rules;
 mod overlay;

@@ -151,14 +151,12 @@ pub(crate) fn writable_vectors(store: &Path, embedder: &dyn Embedder) -> Result<
     for directory in numbered(store, VECTOR_PREFIX) {
         let opened = Vectors::open(&store.join(&directory), embedder.name(), embedder.dimension());
         let sound = opened.and_then(|vectors| {
-            let hashes = vectors.hashes()?;
+            let present = vectors.hashes()?;
             vectors.probe()?;
-            Ok((vectors, hashes))
+            Ok((Arc::new(vectors), present))
         });
         match sound {
-            Ok((vectors, hashes)) => {
-                let present = hashes.iter().filter_map(|hash| PieceHash::from_hex(hash)).collect();
-                let vectors = Arc::new(vectors);
+            Ok((vectors, present)) => {
                 return Ok(Writable { directory, vectors, present, damage: None, broken });
             }
             Err(error) => {

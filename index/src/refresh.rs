@@ -303,7 +303,7 @@ impl Run<'_, '_> {
     }
 
     fn drop_stale(&mut self, writable: &mut Writable, needed: &FxHashSet<PieceHash>) -> Result<(), RefreshError> {
-        let mut stale: Vec<String> = writable.present.difference(needed).map(|hash| hash.hex()).collect();
+        let mut stale: Vec<PieceHash> = writable.present.difference(needed).copied().collect();
         stale.sort();
         self.task.steps.next("removing vectors")?;
         match writable.vectors.remove(&stale) {

@@ -1,38 +1,42 @@
-//! Which chunks mean something like this? Exact scan over LanceDB; the only file that names it.
+//! Which chunks mean something like this? Vectors at rest in LanceDB, scanned exactly in memory; the only file that
+//! names LanceDB.
 //!
-//! A row is the hash of a chunk's embedding text and its vector. Rows are content-addressed: a row is right for ever
-//! under its embedder's name, in whatever order writes and crashes happened. So this lane bears no generation. Rows
-//! that the manifest does not name are ignored by searches and dropped by the next refresh, rows that are missing are
-//! computed by it, and a cancelled refresh loses none that it has written.
+//! A row is the hash of a chunk's embedding text and its vector, rounded to int8. Rows are content-addressed: a row is right for ever under its embedder's name, in whatever order writes and crashes happened. So this lane bears
+//! no generation. Rows that the manifest does not name are ignored by searches and dropped by the next refresh, rows
+//! that are missing are computed by it, and a cancelled refresh loses none that it has written.
+//!
+//! The first search reads all rows into a [`Matrix`], which later writes through the same handle keep in step. A
+//! handle is cheap to keep and dear to open: keep it for as long as the index is open. There is no approximate index:
+//! see docs/decisions/9-static-vectors.md for where it would begin to pay.
 //!
 //! LanceDB is asynchronous. It gets a runtime of its own, entered only from threads of its own, so that callers may
 //! be inside another runtime.
 
-use std::collections::HashSet;
 use std::future::Future;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use arrow_array::cast::AsArray;
-use arrow_array::types::Float32Type;
-use arrow_array::{FixedSizeListArray, RecordBatch, StringArray};
+use arrow_array::types::{Int8Type, UInt64Type};
+use arrow_array::{FixedSizeListArray, Int8Array, RecordBatch, UInt64Array};
 use arrow_schema::{DataType, Field, Schema};
 use futures::TryStreamExt;
+use lancedb::Table;
 use lancedb::query::{ExecutableQuery, QueryBase, Select};
 use lancedb::table::{CompactionOptions, Duration, OptimizeAction};
-use lancedb::{DistanceType, Table};
+use rustc_hash::FxHashSet;
 
-use crate::hash::short_hex;
+use crate::hash::{PieceHash, short_hex};
+use crate::matrix::{Matrix, NUMBERS_MAX, round};
 
 const HASH: &str = "hash";
 const VECTOR: &str = "vector";
-const DISTANCE: &str = "_distance";
 /// Rows named in one delete.
-const DELETE_ROWS: usize = 500;
+const DELETE_ROWS: usize = 2000;
 /// With more data files than this the table is compacted.
 const DATA_FILES_MAX: usize = 24;
-/// Old versions stay this long for those who still read them.
-const VERSION_HOURS: i64 = 1;
+/// Old versions stay this long for those who are reading them right now; who comes too late reads the newest.
+const VERSION_SECONDS: i64 = 30;
 
 /// Why the vector lane failed.
 #[derive(Debug, Clone, thiserror::Error)]
@@ -55,6 +59,8 @@ pub(crate) struct Vectors {
     table: Table,
     data_directory: std::path::PathBuf,
     dimension: usize,
+    /// All rows, once somebody has asked for them.
+    matrix: Mutex<Option<Arc<Matrix>>>,
 }
 
 impl Vectors {
@@ -72,9 +78,12 @@ impl Vectors {
     }
 
     fn with(directory: &Path, embedder: &str, dimension: usize, create: bool) -> Result<Vectors, VectorError> {
+        if !(1..=NUMBERS_MAX).contains(&dimension) {
+            return Err(VectorError(format!("a vector of {dimension} numbers; at most {NUMBERS_MAX} are possible")));
+        }
         let runtime = Runtime::start()?;
         let uri = directory.to_str().ok_or_else(|| VectorError("its path is not UTF-8".to_owned()))?.to_owned();
-        let name = format!("vectors_{}_{dimension}", short_hex(embedder.as_bytes()));
+        let name = format!("int8_{}_{dimension}", short_hex(embedder.as_bytes()));
         let table_name = name.clone();
         let table = runtime.block_on(async move {
             let connection = lancedb::connect(&uri).execute().await?;
@@ -86,115 +95,164 @@ impl Vectors {
             Ok::<Table, lancedb::Error>(table)
         })??;
         let data_directory = directory.join(format!("{name}.lance")).join("data");
-        Ok(Vectors { runtime, table, data_directory, dimension })
+        Ok(Vectors { runtime, table, data_directory, dimension, matrix: Mutex::new(None) })
     }
 
     /// The hashes of all rows.
-    pub(crate) fn hashes(&self) -> Result<HashSet<String>, VectorError> {
-        let query = self.table.query().select(Select::columns(&[HASH]));
-        let batches =
-            self.runtime.block_on(async move { query.execute().await?.try_collect::<Vec<RecordBatch>>().await })??;
-        let mut hashes = HashSet::new();
-        for batch in &batches {
-            let column = text_column(batch)?;
-            hashes.extend(column.iter().flatten().map(str::to_owned));
+    pub(crate) fn hashes(&self) -> Result<FxHashSet<PieceHash>, VectorError> {
+        if let Some(matrix) = self.lock().as_ref() {
+            return Ok(matrix.keys().iter().copied().collect());
+        }
+        let mut hashes = FxHashSet::default();
+        for batch in &self.read(&[HASH])? {
+            hashes.extend(keys_of(batch)?);
         }
         Ok(hashes)
     }
 
     /// Reads every vector once, as a search does, so that damage shows before it matters.
     pub(crate) fn probe(&self) -> Result<(), VectorError> {
-        let mut somewhere = vec![0.0; self.dimension];
-        somewhere[0] = 1.0;
-        self.nearest(&somewhere, 1).map(|_| ())
+        self.matrix().map(|_| ())
     }
 
-    /// Adds rows that are not there yet.
-    pub(crate) fn add(&self, rows: &[(String, Vec<f32>)]) -> Result<(), VectorError> {
+    /// Adds rows that are not there yet. A call is a commit with files of its own: few calls with many rows each.
+    pub(crate) fn add(&self, rows: &[(PieceHash, Vec<f32>)]) -> Result<(), VectorError> {
         if rows.is_empty() {
             return Ok(());
         }
-        let hashes = StringArray::from_iter_values(rows.iter().map(|(hash, _)| hash));
-        let vectors = FixedSizeListArray::from_iter_primitive::<Float32Type, _, _>(
-            rows.iter().map(|(_, vector)| Some(vector.iter().copied().map(Some))),
-            self.dimension as i32,
-        );
-        let batch = RecordBatch::try_new(schema(self.dimension), vec![Arc::new(hashes), Arc::new(vectors)])
-            .map_err(|error| VectorError(error.to_string()))?;
+        let keys: Vec<PieceHash> = rows.iter().map(|(key, _)| *key).collect();
+        let mut numbers = Vec::with_capacity(rows.len() * self.dimension);
+        for (_, vector) in rows {
+            if vector.len() != self.dimension {
+                return Err(VectorError(format!("a vector of {} numbers, not {}", vector.len(), self.dimension)));
+            }
+            round(vector, &mut numbers);
+        }
+        let item = Arc::new(Field::new("item", DataType::Int8, false));
+        let batch =
+            FixedSizeListArray::try_new(item, self.dimension as i32, Arc::new(Int8Array::from(numbers.clone())), None)
+                .and_then(|vectors| {
+                    let hashes = UInt64Array::from_iter_values(keys.iter().map(|key| key.number()));
+                    RecordBatch::try_new(schema(self.dimension), vec![Arc::new(hashes), Arc::new(vectors)])
+                })
+                .map_err(|error| VectorError(error.to_string()))?;
         let table = self.table.clone();
         self.runtime.block_on(async move { table.add(batch).execute().await })??;
+        if let Some(matrix) = self.lock().as_mut() {
+            Arc::make_mut(matrix).extend(&keys, &numbers);
+        }
         Ok(())
     }
 
     /// Drops rows.
-    pub(crate) fn remove(&self, hashes: &[String]) -> Result<(), VectorError> {
+    pub(crate) fn remove(&self, hashes: &[PieceHash]) -> Result<(), VectorError> {
+        if hashes.is_empty() {
+            return Ok(());
+        }
         for some in hashes.chunks(DELETE_ROWS) {
-            let list: Vec<String> = some.iter().map(|hash| format!("'{hash}'")).collect();
+            let list: Vec<String> = some.iter().map(|hash| hash.number().to_string()).collect();
             let predicate = format!("{HASH} IN ({})", list.join(", "));
             let table = self.table.clone();
             self.runtime.block_on(async move { table.delete(predicate.as_str()).await })??;
+        }
+        if let Some(matrix) = self.lock().as_mut() {
+            Arc::make_mut(matrix).remove(&hashes.iter().copied().collect());
         }
         Ok(())
     }
 
     /// The hashes of the nearest rows with their cosine distances (0 is the same direction), nearest first.
-    pub(crate) fn nearest(&self, vector: &[f32], limit: usize) -> Result<Vec<(String, f32)>, VectorError> {
-        let query = self
-            .table
-            .query()
-            .nearest_to(vector)?
-            .column(VECTOR)
-            .distance_type(DistanceType::Cosine)
-            .bypass_vector_index()
-            .select(Select::columns(&[HASH, DISTANCE]))
-            .limit(limit.max(1));
-        let batches =
-            self.runtime.block_on(async move { query.execute().await?.try_collect::<Vec<RecordBatch>>().await })??;
-        let mut found = Vec::new();
-        for batch in &batches {
-            let hashes = text_column(batch)?;
-            let distances = batch
-                .column_by_name(DISTANCE)
-                .and_then(|column| column.as_primitive_opt::<Float32Type>())
-                .ok_or_else(|| VectorError("a search gave no distances".to_owned()))?;
-            let rows = hashes.iter().zip(distances.iter());
-            found.extend(rows.filter_map(|(hash, distance)| Some((hash?.to_owned(), distance?))));
+    pub(crate) fn nearest(&self, vector: &[f32], limit: usize) -> Result<Vec<(PieceHash, f32)>, VectorError> {
+        if vector.len() != self.dimension {
+            return Err(VectorError(format!("a query of {} numbers, not {}", vector.len(), self.dimension)));
         }
-        found.sort_by(|left, right| left.1.total_cmp(&right.1).then_with(|| left.0.cmp(&right.0)));
-        Ok(found)
+        Ok(self.matrix()?.nearest(vector, limit.max(1)))
     }
 
-    /// Merges small files once there are many, and drops versions that nobody reads any more.
+    /// Merges small files once there are many, and drops versions that nobody reads any more. Only with the writer's
+    /// lock held: files that no version names are taken for those of a writer that died.
     pub(crate) fn tidy(&self) -> Result<(), VectorError> {
         let files = std::fs::read_dir(&self.data_directory).map(|entries| entries.count()).unwrap_or(0);
-        if files <= DATA_FILES_MAX {
-            return Ok(());
-        }
+        if files <= DATA_FILES_MAX { Ok(()) } else { self.tidy_older_than(VERSION_SECONDS) }
+    }
+
+    fn tidy_older_than(&self, seconds: i64) -> Result<(), VectorError> {
         let table = self.table.clone();
         self.runtime.block_on(async move {
             table
                 .optimize(OptimizeAction::Compact { options: CompactionOptions::default(), remap_options: None })
                 .await?;
-            let older_than = Some(Duration::hours(VERSION_HOURS));
-            let prune =
-                OptimizeAction::Prune { older_than, delete_unverified: None, error_if_tagged_old_versions: None };
-            table.optimize(prune).await
+            table
+                .optimize(OptimizeAction::Prune {
+                    older_than: Some(Duration::seconds(seconds)),
+                    delete_unverified: Some(true),
+                    error_if_tagged_old_versions: None,
+                })
+                .await
         })??;
         Ok(())
+    }
+
+    /// All rows, read by the first who asks.
+    fn matrix(&self) -> Result<Arc<Matrix>, VectorError> {
+        let mut held = self.lock();
+        if let Some(matrix) = held.as_ref() {
+            return Ok(matrix.clone());
+        }
+        let batches = match self.read(&[HASH, VECTOR]) {
+            Ok(batches) => batches,
+            // Another process may have tidied the version away that was the newest when this table was opened.
+            Err(_) => {
+                let table = self.table.clone();
+                self.runtime.block_on(async move { table.checkout_latest().await })??;
+                self.read(&[HASH, VECTOR])?
+            }
+        };
+        let mut matrix = Matrix::new(self.dimension);
+        let mut seen = FxHashSet::default();
+        for batch in &batches {
+            let (keys, rows) = (keys_of(batch)?, numbers_of(batch, self.dimension)?);
+            // A writer that died after a write and did not know of it wrote the same row again.
+            for (key, row) in keys.zip(rows.chunks_exact(self.dimension)) {
+                if seen.insert(key) {
+                    matrix.extend(&[key], row);
+                }
+            }
+        }
+        Ok(held.insert(Arc::new(matrix)).clone())
+    }
+
+    fn read(&self, columns: &[&str]) -> Result<Vec<RecordBatch>, VectorError> {
+        let query = self.table.query().select(Select::columns(columns));
+        Ok(self.runtime.block_on(async move { query.execute().await?.try_collect::<Vec<RecordBatch>>().await })??)
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Option<Arc<Matrix>>> {
+        self.matrix.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 fn schema(dimension: usize) -> Arc<Schema> {
-    let number = Arc::new(Field::new("item", DataType::Float32, true));
+    let number = Arc::new(Field::new("item", DataType::Int8, false));
     Arc::new(Schema::new(vec![
-        Field::new(HASH, DataType::Utf8, false),
-        Field::new(VECTOR, DataType::FixedSizeList(number, dimension as i32), true),
+        Field::new(HASH, DataType::UInt64, false),
+        Field::new(VECTOR, DataType::FixedSizeList(number, dimension as i32), false),
     ]))
 }
 
-fn text_column(batch: &RecordBatch) -> Result<&StringArray, VectorError> {
-    let column = batch.column_by_name(HASH).and_then(|column| column.as_string_opt::<i32>());
-    column.ok_or_else(|| VectorError("a row has no hash".to_owned()))
+fn keys_of(batch: &RecordBatch) -> Result<impl Iterator<Item = PieceHash> + '_, VectorError> {
+    let column = batch.column_by_name(HASH).and_then(|column| column.as_primitive_opt::<UInt64Type>());
+    let column = column.ok_or_else(|| VectorError("a row has no hash".to_owned()))?;
+    Ok(column.values().iter().copied().map(PieceHash::from_number))
+}
+
+fn numbers_of(batch: &RecordBatch, dimension: usize) -> Result<&[i8], VectorError> {
+    let lists = batch.column_by_name(VECTOR).and_then(|column| column.as_fixed_size_list_opt());
+    let lists = lists.filter(|lists| lists.value_length() as usize == dimension);
+    let numbers = lists.and_then(|lists| lists.values().as_primitive_opt::<Int8Type>());
+    let numbers =
+        numbers.map(|numbers| &numbers.values()[..]).filter(|numbers| numbers.len() == batch.num_rows() * dimension);
+    numbers.ok_or_else(|| VectorError("a row has no vector".to_owned()))
 }
 
 /// A small tokio runtime that may be entered and dropped anywhere.
@@ -230,3 +288,7 @@ impl Drop for Runtime {
         }
     }
 }
+
+#[cfg(test)]
+#[path = "vector_tests.rs"]
+mod tests;

@@ -1,7 +1,10 @@
 //! What does a build without the `vectors` feature say about vectors? That it has none.
 
-use std::collections::HashSet;
 use std::path::Path;
+
+use rustc_hash::FxHashSet;
+
+use crate::hash::PieceHash;
 
 /// The one thing that can go wrong.
 #[derive(Debug, Clone, thiserror::Error)]
@@ -20,7 +23,7 @@ impl Vectors {
         Err(VectorError)
     }
 
-    pub(crate) fn hashes(&self) -> Result<HashSet<String>, VectorError> {
+    pub(crate) fn hashes(&self) -> Result<FxHashSet<PieceHash>, VectorError> {
         match *self {}
     }
 
@@ -28,15 +31,15 @@ impl Vectors {
         match *self {}
     }
 
-    pub(crate) fn add(&self, _: &[(String, Vec<f32>)]) -> Result<(), VectorError> {
+    pub(crate) fn add(&self, _: &[(PieceHash, Vec<f32>)]) -> Result<(), VectorError> {
         match *self {}
     }
 
-    pub(crate) fn remove(&self, _: &[String]) -> Result<(), VectorError> {
+    pub(crate) fn remove(&self, _: &[PieceHash]) -> Result<(), VectorError> {
         match *self {}
     }
 
-    pub(crate) fn nearest(&self, _: &[f32], _: usize) -> Result<Vec<(String, f32)>, VectorError> {
+    pub(crate) fn nearest(&self, _: &[f32], _: usize) -> Result<Vec<(PieceHash, f32)>, VectorError> {
         match *self {}
     }
 

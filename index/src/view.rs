@@ -246,11 +246,10 @@ impl View {
     }
 
     /// The chunks with this content.
-    pub(crate) fn keys_of_hash(&self, hash: &str) -> impl Iterator<Item = ChunkKey> {
+    pub(crate) fn keys_of_hash(&self, wanted: PieceHash) -> impl Iterator<Item = ChunkKey> {
         let by_hash = self.by_hash.get_or_init(|| by_hash(&self.files));
-        let wanted = PieceHash::from_hex(hash);
-        let start = by_hash.partition_point(|(other, _)| Some(*other) < wanted);
-        let found = by_hash[start..].iter().take_while(move |(other, _)| Some(*other) == wanted).map(|(_, key)| *key);
+        let start = by_hash.partition_point(|(other, _)| *other < wanted);
+        let found = by_hash[start..].iter().take_while(move |(other, _)| *other == wanted).map(|(_, key)| *key);
         let above = self.overlay.as_ref().map(|overlay| by_hash_of_few(&overlay.files, self.files.len(), wanted));
         found.filter(move |(row, _)| !self.is_hidden(self.files.path(*row as usize))).chain(above.into_iter().flatten())
     }
@@ -332,9 +331,9 @@ fn is_gone(error: &SegmentError) -> bool {
 }
 
 /// Like a look into [`by_hash`], for a table that is not worth sorting.
-fn by_hash_of_few(files: &Files, first_row: usize, wanted: Option<PieceHash>) -> Vec<ChunkKey> {
+fn by_hash_of_few(files: &Files, first_row: usize, wanted: PieceHash) -> Vec<ChunkKey> {
     let keys = (0..files.len()).flat_map(|row| {
-        let fits = files.hashes(row).enumerate().filter(move |(_, hash)| Some(*hash) == wanted);
+        let fits = files.hashes(row).enumerate().filter(move |(_, hash)| *hash == wanted);
         fits.map(move |(at, _)| ((first_row + row) as u32, at as u32))
     });
     keys.collect()

@@ -4,6 +4,7 @@
 //! store/blobs/sha256-<hex>           whole files, by their hash
 //! store/models/<name>/<file>         relative links into blobs; a model that is here is here as a whole
 //! store/partial/<hex>.part           files on their way in
+//! store/tables/<name>                what other rooms have computed from models; never the only copy of anything
 //! store/lock                         held while links or blobs are taken away or added
 //! ```
 
@@ -147,6 +148,11 @@ impl Store {
         }
         removed.was_here |= removed.bytes_freed > 0;
         Ok(removed)
+    }
+
+    /// Where other rooms keep what they have computed from models. It may not be there yet.
+    pub fn tables(&self) -> PathBuf {
+        self.root.join("tables")
     }
 
     pub(crate) fn blob_dir(&self) -> PathBuf {

@@ -3,6 +3,7 @@
 mod audit;
 mod bad_input;
 mod crash;
+mod embedders;
 mod home;
 mod hooks;
 mod hostile;

@@ -161,11 +161,11 @@ pub(crate) fn contents(index: &Index) -> Contents {
     let ids = view.lexical.as_ref().unwrap().everything();
     let texts = ids.into_iter().filter_map(|id| view.key_of(id));
     let vectors = view.vectors.as_ref().unwrap().as_ref().map(|vectors| vectors.hashes().unwrap()).unwrap_or_default();
-    let needed = |hash: &String| view.keys_of_hash(hash).next().is_some();
+    let needed = |hash: &PieceHash| view.keys_of_hash(*hash).next().is_some();
     Contents {
         files: (0..files.len()).map(file).collect(),
         texts: texts.map(|(row, at)| (files.path(row as usize).to_owned(), at as usize)).collect(),
-        vectors: vectors.iter().filter(|hash| needed(hash)).filter_map(|hash| PieceHash::from_hex(hash)).collect(),
+        vectors: vectors.into_iter().filter(needed).collect(),
         skipped: Manifest::read(index.store()).unwrap().unwrap().skipped,
     }
 }

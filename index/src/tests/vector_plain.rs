@@ -2,12 +2,13 @@
 //!
 //! So the promises of the refresh about vectors are tested whether or not lancedb is compiled.
 
-use std::collections::HashSet;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use crate::hash::short_hex;
+use rustc_hash::FxHashSet;
+
+use crate::hash::{PieceHash, short_hex};
 
 #[derive(Debug, Clone, thiserror::Error)]
 #[error("the vector lane failed: {0}")]
@@ -24,7 +25,7 @@ pub(crate) struct Vectors {
     path: PathBuf,
 }
 
-type Row = (String, Vec<f32>);
+type Row = (PieceHash, Vec<f32>);
 
 impl Vectors {
     pub(crate) fn open(directory: &Path, embedder: &str, dimension: usize) -> Result<Vectors, VectorError> {
@@ -41,7 +42,7 @@ impl Vectors {
         Ok(vectors)
     }
 
-    pub(crate) fn hashes(&self) -> Result<HashSet<String>, VectorError> {
+    pub(crate) fn hashes(&self) -> Result<FxHashSet<PieceHash>, VectorError> {
         Ok(self.rows()?.into_iter().map(|(hash, _)| hash).collect())
     }
 
@@ -55,19 +56,19 @@ impl Vectors {
         self.write(&all)
     }
 
-    pub(crate) fn remove(&self, hashes: &[String]) -> Result<(), VectorError> {
+    pub(crate) fn remove(&self, hashes: &[PieceHash]) -> Result<(), VectorError> {
         let mut all = self.rows()?;
         all.retain(|(hash, _)| !hashes.contains(hash));
         self.write(&all)
     }
 
-    pub(crate) fn nearest(&self, vector: &[f32], limit: usize) -> Result<Vec<(String, f32)>, VectorError> {
+    pub(crate) fn nearest(&self, vector: &[f32], limit: usize) -> Result<Vec<(PieceHash, f32)>, VectorError> {
         let length = |vector: &[f32]| vector.iter().map(|number| number * number).sum::<f32>().sqrt();
         let distance = |other: &[f32]| {
             let product: f32 = vector.iter().zip(other).map(|(left, right)| left * right).sum();
             1.0 - product / (length(vector) * length(other))
         };
-        let mut found: Vec<(String, f32)> =
+        let mut found: Vec<(PieceHash, f32)> =
             self.rows()?.into_iter().map(|(hash, other)| (hash, distance(&other))).collect();
         found.sort_by(|left, right| left.1.total_cmp(&right.1).then_with(|| left.0.cmp(&right.0)));
         found.truncate(limit);
@@ -86,7 +87,8 @@ impl Vectors {
         }
         let row = |line: &str| {
             let (hash, numbers) = line.split_once(' ').expect("as written");
-            (hash.to_owned(), numbers.split(' ').map(|number| number.parse().expect("as written")).collect())
+            let hash = PieceHash::from_number(hash.parse().expect("as written"));
+            (hash, numbers.split(' ').map(|number| number.parse().expect("as written")).collect())
         };
         Ok(rows.lines().map(row).collect())
     }
@@ -95,7 +97,7 @@ impl Vectors {
         let mut text = String::new();
         for (hash, vector) in rows {
             let numbers: Vec<String> = vector.iter().map(f32::to_string).collect();
-            text.push_str(&format!("{hash} {}\n", numbers.join(" ")));
+            text.push_str(&format!("{} {}\n", hash.number(), numbers.join(" ")));
         }
         let temporary = self.path.with_extension("new");
         fs::write(&temporary, format!("{}\n{text}", short_hex(text.as_bytes())))?;

@@ -3,6 +3,14 @@
 //! Sentence vectors as sentence-transformers makes them with all-MiniLM-L6-v2: mean of the hidden states over the
 //! real tokens, then length 1, so that a dot product is the cosine. Texts are cut to [`TOKENS_MAX`] tokens.
 
+mod distil;
+mod principal;
+mod static_embedder;
+mod table;
+mod wordpiece;
+
+pub use static_embedder::{StaticEmbedder, StaticError};
+
 use crate::model::SentenceEncoder;
 use std::path::{Path, PathBuf};
 use tokenizers::{Tokenizer, TruncationParams};
@@ -108,20 +116,51 @@ impl Embedder {
         }
         let hidden = self.encoder.forward(ids, mask, rows.len())?;
         let states = hidden.chunks(length * self.dimension());
-        Ok(rows.iter().zip(states).map(|(row, states)| self.pool(&states[..row.len() * self.dimension()])).collect())
+        let sums = rows.iter().zip(states).map(|(row, states)| self.sum(&states[..row.len() * self.dimension()]));
+        // The number of tokens cancels out.
+        Ok(sums.map(unit).collect())
     }
 
-    /// Mean over the tokens, scaled to length 1.
-    fn pool(&self, states: &[f32]) -> Vec<f32> {
+    /// Over the tokens.
+    fn sum(&self, states: &[f32]) -> Vec<f32> {
         let mut sum = vec![0f32; self.dimension()];
         for state in states.chunks(self.dimension()) {
             sum.iter_mut().zip(state).for_each(|(sum, x)| *sum += x);
         }
-        // The number of tokens cancels out.
-        let length = sum.iter().map(|x| x * x).sum::<f32>().sqrt().max(f32::MIN_POSITIVE);
-        sum.iter_mut().for_each(|x| *x /= length);
         sum
     }
+
+    /// All tokens of the vocabulary, in the order of their numbers; an empty text where a number has none.
+    fn vocabulary(&self) -> Vec<String> {
+        let known = self.tokenizer.get_vocab(true);
+        let mut vocabulary = vec![String::new(); known.values().max().map_or(0, |&last| last as usize + 1)];
+        for (text, token) in known {
+            vocabulary[token as usize] = text;
+        }
+        vocabulary
+    }
+
+    /// The mean state of each token, alone between the tokens that begin and end a text; not scaled.
+    fn token_means(&self, tokens: &[u32]) -> Result<Vec<f32>, EmbedError> {
+        let failed = |reason: String| EmbedError::Failed { reason };
+        let around = self.tokenizer.encode_fast("", true).map_err(|error| failed(error.to_string()))?;
+        let &[begin, end] = around.get_ids() else {
+            return Err(failed("the tokenizer puts nothing around a text".into()));
+        };
+        let ids: Vec<u32> = tokens.iter().flat_map(|&token| [begin, token, end]).collect();
+        let mask = vec![1; ids.len()];
+        let hidden = self.encoder.forward(ids, mask, tokens.len()).map_err(|error| failed(error.to_string()))?;
+        let mut means: Vec<f32> = hidden.chunks(3 * self.dimension()).flat_map(|states| self.sum(states)).collect();
+        means.iter_mut().for_each(|x| *x /= 3.0);
+        Ok(means)
+    }
+}
+
+/// The same direction at length 1; nothing stays nothing.
+fn unit(mut vector: Vec<f32>) -> Vec<f32> {
+    let length = vector.iter().map(|x| x * x).sum::<f32>().sqrt().max(f32::MIN_POSITIVE);
+    vector.iter_mut().for_each(|x| *x /= length);
+    vector
 }
 
 fn read(directory: &Path, name: &str) -> Result<Vec<u8>, EmbedError> {
