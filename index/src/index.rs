@@ -15,7 +15,7 @@ use crate::manifest::{FileRecord, Manifest, VectorRecord};
 use crate::pace::Steps;
 use crate::refresh::{RefreshError, refresh};
 use crate::report::{Progress, Report, SkipReason, skip_counts};
-use crate::search::{Answer, Query, SearchError, search};
+use crate::search::{Answer, Lane, Query, SearchError, lanes, search};
 use crate::symbols::{SymbolAnswer, SymbolTable};
 use crate::vector::Vectors;
 
@@ -109,6 +109,11 @@ impl Index {
     /// notes say which did not.
     pub fn search(&self, query: &Query) -> Result<Answer, SearchError> {
         search(&self.view, self.embedder.as_deref(), query)
+    }
+
+    /// What each lane finds by itself: files, best first. For those who choose weights.
+    pub fn lanes(&self, query: &Query) -> Result<Vec<(Lane, Vec<String>)>, SearchError> {
+        lanes(&self.view, self.embedder.as_deref(), query)
     }
 
     /// The definition of a name: plain (`close`), qualified (`Session.close`, `Session::close`), or with its file

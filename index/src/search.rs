@@ -149,6 +149,32 @@ pub(crate) fn search(view: &View, embedder: Option<&dyn Embedder>, query: &Query
     })
 }
 
+/// What each lane finds by itself: files, best first.
+pub(crate) fn lanes(
+    view: &View,
+    embedder: Option<&dyn Embedder>,
+    query: &Query,
+) -> Result<Vec<(Lane, Vec<String>)>, SearchError> {
+    let text = head(&query.text, QUERY_BYTES_MAX);
+    let words = query_words(text);
+    if words.is_empty() {
+        return Err(SearchError::NoWords);
+    }
+    let depth = LANE_HITS.max(query.limit.min(HITS_MAX) * 4);
+    let mut lanes = Lanes { view, within: None, depth, notes: Vec::new(), named: HashMap::new() };
+    let found = [
+        (Lane::Text, lanes.text(&words)),
+        (Lane::Symbol, lanes.symbol(&words)),
+        (Lane::Vector, lanes.vector(embedder, text)),
+    ];
+    let files = |keys: Vec<ChunkKey>| {
+        let mut seen = HashSet::new();
+        let paths = keys.into_iter().filter(|key| seen.insert(key.0)).map(|key| view.chunk(key).0.to_owned());
+        paths.take(query.limit).collect::<Vec<_>>()
+    };
+    Ok(found.into_iter().map(|(lane, keys)| (lane, files(keys))).collect())
+}
+
 fn hit(
     view: &View,
     key: ChunkKey,
