@@ -13,7 +13,7 @@ use std::time::Duration;
 const INDEX_SECONDS_MAX: u64 = 3_600;
 const QUERY_SECONDS_MAX: u64 = 120;
 const ANSWER_BYTES_MAX: u64 = 256 * 1024 * 1024;
-const SEMBLE: &str = include_str!("semble.py");
+const SEMBLE: &str = include_str!("ask_semble.py");
 
 /// Lines of files, as (path, line number).
 pub type Lines = BTreeSet<(String, usize)>;
@@ -86,7 +86,7 @@ impl Semble {
     pub fn ask(&mut self, trees: &[(&Path, Vec<&str>)], scratch: &Path) -> Result<SembleAnswer> {
         let all: Vec<_> = trees.iter().map(|(dir, queries)| json!({"dir": dir, "queries": queries})).collect();
         let home = tempfile::Builder::new().prefix("semble").tempdir_in(scratch)?;
-        let (program, request) = (home.path().join("semble.py"), home.path().join("request.json"));
+        let (program, request) = (home.path().join("ask.py"), home.path().join("request.json"));
         std::fs::write(&program, SEMBLE)?;
         std::fs::write(&request, json!({"trees": all, "settings": settings()}).to_string())?;
         let mut command = Command::new(&self.python);
