@@ -118,6 +118,9 @@ pub fn ask(
     Ok(outcomes)
 }
 
+/// Is called after each question with the index, the question and its gold files.
+pub type Each<'a> = dyn FnMut(&Index, &str, &[String]) -> Result<()> + 'a;
+
 /// Asks our index what the history of a repository asks.
 pub fn ask_history(
     mine: &mut Mine,
@@ -125,7 +128,7 @@ pub fn ask_history(
     scratch: &Path,
     embedder: Option<&Arc<dyn Embedder>>,
     cancel: &AtomicBool,
-    each: &mut dyn FnMut(&Index, &str, &[String]) -> Result<()>,
+    each: &mut Each,
 ) -> Result<Vec<Outcome>> {
     let store = tempfile::Builder::new().prefix("store").tempdir_in(scratch)?;
     let mut outcomes = Vec::new();

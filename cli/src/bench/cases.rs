@@ -142,7 +142,7 @@ fn checked_out(repo: &Path, commit: &str, scratch: &Path) -> Result<Option<TempD
 /// repository: `axum/src` of the repository is `src` of the package.
 fn below(base: &Path, root: &str) -> (PathBuf, String) {
     let parts: Vec<&str> = root.split('/').filter(|part| !part.is_empty()).collect();
-    if parts.iter().any(|part| *part == "..") {
+    if parts.contains(&"..") {
         return (base.to_path_buf(), String::new());
     }
     let tails = (0..parts.len()).map(|skip| parts[skip..].join("/"));

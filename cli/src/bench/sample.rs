@@ -122,7 +122,8 @@ pub fn defined_name(line: &str) -> Option<&str> {
         if KEYWORDS.contains(&word) {
             break;
         }
-        if !MODIFIERS.contains(&word) && !(word.starts_with('"') && word.ends_with('"')) {
+        let is_quoted = word.starts_with('"') && word.ends_with('"');
+        if !MODIFIERS.contains(&word) && !is_quoted {
             return None;
         }
     }
