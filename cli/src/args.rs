@@ -1,5 +1,6 @@
 //! What was typed? The command line as clap reads it; what it means is decided where it is used.
 
+use crate::bench::Peer;
 use crate::embedder::Choice;
 use agent::gate::Mode;
 use clap::{Args, Parser, Subcommand};
@@ -43,6 +44,9 @@ pub enum Command {
     Index(IndexDir),
     /// Find code by words, by name or by meaning
     Search(Search),
+    /// Measure Cloister on this host
+    #[command(subcommand)]
+    Bench(Bench),
     /// The model weights on this host
     #[command(subcommand)]
     Models(Models),
@@ -121,7 +125,11 @@ pub struct Serve {
 
 /// `cloister index`
 #[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true)]
 pub struct IndexDir {
+    /// Instead of indexing
+    #[command(subcommand)]
+    pub command: Option<IndexCommand>,
     /// The directory to index
     #[arg(default_value = ".")]
     pub dir: PathBuf,
@@ -130,6 +138,100 @@ pub struct IndexDir {
     pub no_vectors: bool,
     /// Who makes the vectors, now and in later refreshes: static (a token table made from MiniLM, the default), minilm
     /// (slower, better at prose), or the URL of an embeddings server such as http://127.0.0.1:8080/v1#model
+    #[arg(long, value_name = "NAME|URL")]
+    pub embedder: Option<Choice>,
+}
+
+/// `cloister index report`
+#[derive(Debug, Subcommand)]
+pub enum IndexCommand {
+    /// Ask a repository's own history: what does each way of finding recall, and which weights follow from it?
+    Report(IndexReport),
+}
+
+/// `cloister index report`
+#[derive(Debug, Args)]
+pub struct IndexReport {
+    /// A git repository; it is only read
+    #[arg(default_value = ".")]
+    pub dir: PathBuf,
+    /// The most commits to ask about
+    #[arg(long, value_name = "COUNT", default_value_t = 100)]
+    pub commits: usize,
+    /// Leave out vectors
+    #[arg(long, conflicts_with = "embedder")]
+    pub no_vectors: bool,
+    /// Who makes the vectors: static (the default), minilm, or the URL of an embeddings server
+    #[arg(long, value_name = "NAME|URL")]
+    pub embedder: Option<Choice>,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `cloister bench`
+#[derive(Debug, Subcommand)]
+pub enum Bench {
+    /// The index: right answers, speed, size, memory, beside other programs in the same run
+    Index(BenchIndex),
+    /// One cold build, in a process of its own so that its memory is told apart
+    #[command(hide = true)]
+    Build(BenchBuild),
+}
+
+/// `cloister bench index`
+#[derive(Debug, Args)]
+pub struct BenchIndex {
+    /// Questions with gold files, one JSON object a line; default: those of $CLOISTER_CASES
+    #[arg(long, value_name = "FILE")]
+    pub cases: Vec<PathBuf>,
+    /// The directory of a repository that cases name: a git repository, package sources, or a directory of such by commit
+    #[arg(long, value_name = "NAME=DIR")]
+    pub repo: Vec<String>,
+    /// A large tree to measure speed, size and memory on; it is only read
+    #[arg(long, value_name = "DIR")]
+    pub tree: Vec<PathBuf>,
+    /// A git repository whose own history asks: subjects of commits, and the files that they change
+    #[arg(long, value_name = "REPO")]
+    pub mine: Vec<PathBuf>,
+    /// The most commits to ask about
+    #[arg(long, value_name = "COUNT", default_value_t = 100)]
+    pub commits: usize,
+    /// Other programs to measure in the same run
+    #[arg(long, value_name = "NAMES", value_delimiter = ',')]
+    pub peers: Vec<Peer>,
+    /// The Python that has semble; its model is the one that SEMBLE_MODEL_NAME names
+    #[arg(long, value_name = "FILE", default_value = "python3")]
+    pub semble_python: PathBuf,
+    /// How many patterns to search for
+    #[arg(long, value_name = "COUNT", default_value_t = 100)]
+    pub patterns: usize,
+    /// Leave out vectors
+    #[arg(long, conflicts_with = "embedder")]
+    pub no_vectors: bool,
+    /// Who makes the vectors: static (the default), minilm, or the URL of an embeddings server
+    #[arg(long, value_name = "NAME|URL")]
+    pub embedder: Option<Choice>,
+    /// Tell every case
+    #[arg(long)]
+    pub each: bool,
+    /// Print JSON, one table a line
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `cloister bench build`
+#[derive(Debug, Args)]
+pub struct BenchBuild {
+    /// The tree
+    pub dir: PathBuf,
+    /// Where to
+    #[arg(long, value_name = "DIR")]
+    pub store: PathBuf,
+    /// Leave out vectors
+    #[arg(long, conflicts_with = "embedder")]
+    pub no_vectors: bool,
+    /// Who makes the vectors: static (the default), minilm, or the URL of an embeddings server
     #[arg(long, value_name = "NAME|URL")]
     pub embedder: Option<Choice>,
 }

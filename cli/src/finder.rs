@@ -1,6 +1,6 @@
 //! Where is it? The index behind the agent's [`Code`] trait, and the commands `index` and `search`.
 
-use crate::args::{IndexDir, Search};
+use crate::args::{IndexCommand, IndexDir, Search};
 use crate::embedder::Choice;
 use crate::exit::{Exit, Fatal};
 use crate::state::{State, cancel_on_ctrl_c, repository};
@@ -106,6 +106,9 @@ impl Code for IndexedCode {
 
 /// `cloister index DIR`
 pub fn index(args: IndexDir) -> Result<Exit, Fatal> {
+    if let Some(IndexCommand::Report(args)) = args.command {
+        return crate::bench::report(args);
+    }
     let state = State::open()?;
     let repo = repository(&args.dir)?;
     let cancel = cancel_on_ctrl_c()?;

@@ -2,6 +2,7 @@
 
 mod args;
 mod audit;
+mod bench;
 mod boxed;
 mod doctor;
 mod embedder;
@@ -31,6 +32,7 @@ fn main() -> ExitCode {
         Command::Serve(args) => serve::serve(args),
         Command::Index(args) => finder::index(args),
         Command::Search(args) => finder::search(args),
+        Command::Bench(command) => bench::bench(command),
         Command::Models(args) => weights::models(args),
         Command::Sessions(args) => sessions::sessions(args),
         Command::Policy(command) => policy::policy(command),

@@ -14,7 +14,7 @@ use crate::overlay::Overlay;
 use crate::pace::{Steps, Ticker};
 use crate::refresh::{Memory, RefreshError, Refreshed, Task, refresh};
 use crate::report::{Progress, Report};
-use crate::search::{Answer, Query, SearchError, search};
+use crate::search::{Answer, Lane, Query, SearchError, lanes, search};
 use crate::symbols::SymbolAnswer;
 use crate::view::{Place, View};
 use crate::watch::Watch;
@@ -167,6 +167,11 @@ impl Index {
     /// notes say which did not.
     pub fn search(&self, query: &Query) -> Result<Answer, SearchError> {
         search(&self.view, self.embedder.as_deref(), query)
+    }
+
+    /// What each lane finds by itself: files, best first. For those who choose weights.
+    pub fn lanes(&self, query: &Query) -> Result<Vec<(Lane, Vec<String>)>, SearchError> {
+        lanes(&self.view, self.embedder.as_deref(), query)
     }
 
     /// Puts contents above the tree that are not written to it yet: from now on a path is searched as it stands here,

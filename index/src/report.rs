@@ -33,7 +33,7 @@ pub enum SkipReason {
 
 impl SkipReason {
     /// Whether lines can be searched in what is left out for this reason.
-    pub(crate) fn is_text(self) -> bool {
+    pub fn is_text(self) -> bool {
         matches!(self, Self::TooLarge | Self::Minified | Self::LockFile | Self::TooMany)
     }
 

@@ -140,11 +140,42 @@ pub(crate) struct Ranked {
     pub chunks: Vec<(ChunkKey, f64)>,
     pub kind: QueryKind,
     pub notes: Vec<String>,
-    members: [(Lane, HashSet<ChunkKey>); 4],
+    members: Vec<(Lane, HashSet<ChunkKey>)>,
     named: HashMap<ChunkKey, (String, crate::outline::Kind)>,
 }
 
 pub(crate) fn rank(view: &View, embedder: Option<&dyn Embedder>, query: &Query) -> Result<Ranked, SearchError> {
+    let Evidence { asked, found, notes, named } = gather(view, embedder, query)?;
+    let chunks = join(view, &asked, query.include_tests, &found);
+    let keys = found.map(|lane| lane.into_iter().map(|(key, _)| key).collect());
+    let members = LANES.into_iter().zip(keys).collect();
+    Ok(Ranked { chunks, kind: asked.kind, notes, members, named })
+}
+
+/// What each lane finds by itself: files, best first.
+pub(crate) fn lanes(
+    view: &View,
+    embedder: Option<&dyn Embedder>,
+    query: &Query,
+) -> Result<Vec<(Lane, Vec<String>)>, SearchError> {
+    let files = |found: Found| by_file(&found).into_iter().take(query.limit).map(|(file, _)| view.path(file).to_owned());
+    let files = |found: Found| files(found).collect();
+    Ok(LANES.into_iter().zip(gather(view, embedder, query)?.found.map(files)).collect())
+}
+
+/// The lanes in the order in which they are asked and weighed.
+const LANES: [Lane; 4] = [Lane::Text, Lane::Symbol, Lane::Place, Lane::Vector];
+
+/// What the lanes say about one question.
+struct Evidence {
+    asked: Asked,
+    /// In the order of [`LANES`].
+    found: [Found; 4],
+    notes: Vec<String>,
+    named: HashMap<ChunkKey, (String, crate::outline::Kind)>,
+}
+
+fn gather(view: &View, embedder: Option<&dyn Embedder>, query: &Query) -> Result<Evidence, SearchError> {
     let text = head(&query.text, QUERY_BYTES_MAX);
     let asked = Asked::of(text);
     if asked.wanted.is_empty() && asked.paths.is_empty() {
@@ -165,11 +196,7 @@ pub(crate) fn rank(view: &View, embedder: Option<&dyn Embedder>, query: &Query) 
         lanes.notes.push("no chunk holds any of these words: the hits are alike in meaning at best".to_owned());
     }
     let Lanes { notes, named, .. } = lanes;
-    let chunks = join(view, &asked, query.include_tests, &found);
-    let keys = found.map(|lane| lane.into_iter().map(|(key, _)| key).collect());
-    let [text, symbol, place, vector] = keys;
-    let members = [(Lane::Text, text), (Lane::Symbol, symbol), (Lane::Place, place), (Lane::Vector, vector)];
-    Ok(Ranked { chunks, kind: asked.kind, notes, members, named })
+    Ok(Evidence { asked, found, notes, named })
 }
 
 /// Files are ranked by what all their chunks say, then chunks within their file.
