@@ -1,5 +1,6 @@
 //! What does the agent need from an index? To find code, to read its outline, to know whether it parses.
 
+use crate::session::Files;
 use std::ops::Range;
 
 /// A piece of code that a search found.
@@ -41,6 +42,11 @@ pub struct Matches {
 pub trait Code {
     /// The best pieces for some words, best first.
     fn search(&self, query: &str, limit: usize) -> Result<Vec<Found>, String>;
+    /// From now on everything is found as it stands in these files, which the session has written, and below them as in
+    /// the repository.
+    fn lay_over(&self, written: &Files);
+    /// Of these paths those in which the pattern may match, as the repository has them.
+    fn may_match(&self, pattern: &str, paths: Vec<String>) -> Vec<String>;
     /// Every line of `files` that matches, at most `limit`.
     fn grep(
         &self,
@@ -67,6 +73,12 @@ pub(crate) mod fake {
     impl Code for Indents {
         fn search(&self, _: &str, _: usize) -> Result<Vec<Found>, String> {
             Ok(Vec::new())
+        }
+
+        fn lay_over(&self, _: &Files) {}
+
+        fn may_match(&self, _: &str, paths: Vec<String>) -> Vec<String> {
+            paths
         }
 
         fn grep(

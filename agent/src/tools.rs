@@ -10,6 +10,7 @@ use crate::session::{Files, statements};
 use crate::text::{fence, fenced, quote, restore_secrets, shown};
 use crate::verify::{self, own_changes};
 use crate::workspace::{Change, Command, Ended, Workspace, WorkspaceError};
+use std::collections::HashSet;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
@@ -200,7 +201,11 @@ impl Tools<'_> {
         let walked = self.workspace.walk()?;
         let namesake = walked.iter().find(|path| *path == pattern || path.rsplit('/').next() == Some(pattern)).cloned();
         let paths: Vec<String> = walked.into_iter().filter(inside).filter(may_read).collect();
-        let mut files = paths.into_iter().filter_map(|path| {
+        // The index knows the repository; what the box may have changed is read in any case.
+        let touched: HashSet<String> = self.workspace.touched()?.into_iter().collect();
+        let likely: HashSet<String> = self.code.may_match(pattern, paths.clone()).into_iter().collect();
+        let paths = paths.into_iter().filter(|path| touched.contains(path) || likely.contains(path));
+        let mut files = paths.filter_map(|path| {
             let bytes = self.workspace.read(&path).ok()?;
             let text = bytes.len() <= GREP_FILE_BYTES_MAX && !bytes.iter().take(8192).any(|byte| *byte == 0);
             text.then_some((path, bytes))

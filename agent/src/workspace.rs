@@ -108,6 +108,10 @@ pub trait Workspace {
     fn walk(&self) -> Result<Vec<String>, WorkspaceError>;
     /// Runs a command in the box.
     fn run(&mut self, command: &Command, cancel: &AtomicBool) -> Result<Ran, WorkspaceError>;
+    /// Paths that may differ from the base: every other file is as there, or gone.
+    fn touched(&self) -> Result<Vec<String>, WorkspaceError> {
+        Ok(self.changes()?.into_iter().map(|change| change.path).collect())
+    }
     /// What differs from the base.
     fn changes(&self) -> Result<Vec<Change>, WorkspaceError>;
     /// A second view of the base, without any change: where the verifier works.

@@ -147,6 +147,35 @@ pub struct IndexDir {
 pub enum IndexCommand {
     /// Ask a repository's own history: what does each way of finding recall, and which weights follow from it?
     Report(IndexReport),
+    /// Answer other programs on 127.0.0.1: search, grep, definitions, references as HTTP, and as MCP at /mcp
+    Serve(IndexServe),
+    /// Answer one MCP client on standard input and output
+    Mcp(IndexMcp),
+}
+
+/// `cloister index serve`
+#[derive(Debug, Args)]
+pub struct IndexServe {
+    /// The directory to answer for
+    #[arg(default_value = ".")]
+    pub dir: PathBuf,
+    /// Address and port; only loopback addresses are accepted
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8138")]
+    pub listen: std::net::SocketAddr,
+    /// Leave out vectors
+    #[arg(long)]
+    pub no_vectors: bool,
+}
+
+/// `cloister index mcp`
+#[derive(Debug, Args)]
+pub struct IndexMcp {
+    /// The directory to answer for
+    #[arg(default_value = ".")]
+    pub dir: PathBuf,
+    /// Leave out vectors
+    #[arg(long)]
+    pub no_vectors: bool,
 }
 
 /// `cloister index report`

@@ -118,6 +118,11 @@ impl Workspace for Boxed {
         Ok(Ran { ended, output: outcome.stdout, errors: outcome.stderr, seconds: outcome.seconds })
     }
 
+    fn touched(&self) -> Result<Vec<String>, WorkspaceError> {
+        let touched = self.sandbox.view().touched().map_err(|error| told(".", error))?;
+        Ok(touched.into_iter().filter_map(|path| path.into_os_string().into_string().ok()).collect())
+    }
+
     fn changes(&self) -> Result<Vec<Change>, WorkspaceError> {
         let changes = self.sandbox.view().changes(|_| true).map_err(|error| told(".", error))?;
         let change = |change: sandbox::Change| {

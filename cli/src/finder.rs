@@ -6,8 +6,10 @@ use crate::exit::{Exit, Fatal};
 use crate::state::{State, cancel_on_ctrl_c, repository};
 use agent::Code;
 use agent::code::{Definition, Found, Matches};
+use agent::session::Files;
 use index::grep::GrepOptions;
-use index::{Index, Query, Stage, SymbolAnswer};
+use index::{Index, Query, Stage};
+use std::cell::RefCell;
 use std::io::IsTerminal;
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
@@ -16,47 +18,60 @@ const SYMBOL_PLACES_MAX: usize = 8;
 
 /// The index of a repository, as the agent sees it.
 pub struct IndexedCode {
-    index: Index,
+    index: RefCell<Index>,
+    /// What was laid over it last.
+    written: RefCell<Files>,
 }
 
 impl IndexedCode {
-    /// Opens and refreshes the index of `repo`, with vectors by the embedder that was last chosen for it.
+    /// Opens and refreshes the index of `repo`, see [`open_index`].
     pub fn open(
         state: &State,
         repo: &Path,
         vectors: bool,
         cancel: &AtomicBool,
     ) -> Result<(Self, index::Report), Fatal> {
-        let embedder = if vectors { Choice::of_index(&state.index(repo), None)?.load(state, cancel)? } else { None };
-        let hint = "`cloister doctor` checks the home directory; a damaged index is rebuilt by `cloister index DIR`";
-        let mut index = Index::open(&state.index(repo), repo, embedder).map_err(|error| Fatal::missing(error, hint))?;
-        let progress = indicatif::ProgressBar::new(0);
-        if !std::io::stderr().is_terminal() {
-            progress.set_draw_target(indicatif::ProgressDrawTarget::hidden());
-        }
-        let shape =
-            indicatif::ProgressStyle::with_template("indexing: {msg} [{bar:30}] {pos}/{len} {eta}").expect("constant");
-        progress.set_style(shape.progress_chars("=> "));
-        let mut show = |at: index::Progress| {
-            progress.set_message(match at.stage {
-                Stage::Walk => "files",
-                Stage::Chunk => "chunks",
-                Stage::Embed => "vectors",
-                Stage::Commit => "writing",
-            });
-            progress.set_length(at.total as u64);
-            progress.set_position(at.done as u64);
-        };
-        let report = index.refresh(&mut show, cancel);
-        progress.finish_and_clear();
-        Ok((Self { index }, report.map_err(|error| Fatal::missing(error, hint))?))
+        let (index, report) = open_index(state, repo, vectors, cancel)?;
+        Ok((Self { index: RefCell::new(index), written: RefCell::default() }, report))
     }
+}
+
+/// Opens and refreshes the index of `repo`, with vectors by the embedder that was last chosen for it.
+pub fn open_index(
+    state: &State,
+    repo: &Path,
+    vectors: bool,
+    cancel: &AtomicBool,
+) -> Result<(Index, index::Report), Fatal> {
+    let embedder = if vectors { Choice::of_index(&state.index(repo), None)?.load(state, cancel)? } else { None };
+    let hint = "`cloister doctor` checks the home directory; a damaged index is rebuilt by `cloister index DIR`";
+    let mut index = Index::open(&state.index(repo), repo, embedder).map_err(|error| Fatal::missing(error, hint))?;
+    let progress = indicatif::ProgressBar::new(0);
+    if !std::io::stderr().is_terminal() {
+        progress.set_draw_target(indicatif::ProgressDrawTarget::hidden());
+    }
+    let shape =
+        indicatif::ProgressStyle::with_template("indexing: {msg} [{bar:30}] {pos}/{len} {eta}").expect("constant");
+    progress.set_style(shape.progress_chars("=> "));
+    let mut show = |at: index::Progress| {
+        progress.set_message(match at.stage {
+            Stage::Walk => "files",
+            Stage::Chunk => "chunks",
+            Stage::Embed => "vectors",
+            Stage::Commit => "writing",
+        });
+        progress.set_length(at.total as u64);
+        progress.set_position(at.done as u64);
+    };
+    let report = index.refresh(&mut show, cancel);
+    progress.finish_and_clear();
+    Ok((index, report.map_err(|error| Fatal::missing(error, hint))?))
 }
 
 impl Code for IndexedCode {
     fn search(&self, query: &str, limit: usize) -> Result<Vec<Found>, String> {
         let query = Query { limit, ..Query::new(query) };
-        let answer = self.index.search(&query).map_err(|error| error.to_string())?;
+        let answer = self.index.borrow().search(&query).map_err(|error| error.to_string())?;
         let found = |hit: index::Hit| Found {
             path: hit.path,
             lines: (hit.start_line, hit.end_line),
@@ -64,6 +79,24 @@ impl Code for IndexedCode {
             text: hit.text,
         };
         Ok(answer.hits.into_iter().map(found).collect())
+    }
+
+    fn lay_over(&self, written: &Files) {
+        let mut before = self.written.borrow_mut();
+        if *before == *written {
+            return;
+        }
+        let changes: Vec<_> =
+            written.iter().map(|(path, text)| (path.clone(), Some(text.clone().into_bytes()))).collect();
+        let mut index = self.index.borrow_mut();
+        index.clear_overlay();
+        // What cannot be laid over is found as the repository has it.
+        let _ = index.overlay(&changes);
+        *before = written.clone();
+    }
+
+    fn may_match(&self, pattern: &str, paths: Vec<String>) -> Vec<String> {
+        self.index.borrow().may_match(pattern, paths)
     }
 
     fn grep(
@@ -82,12 +115,8 @@ impl Code for IndexedCode {
     }
 
     fn defined(&self, name: &str) -> Vec<(String, usize)> {
-        let place = |found: index::SymbolDefinition| (found.path, found.definition.start_line);
-        match self.index.symbol(name) {
-            SymbolAnswer::Exact(found) => vec![place(found)],
-            SymbolAnswer::Ambiguous(found) => found.into_iter().take(SYMBOL_PLACES_MAX).map(place).collect(),
-            SymbolAnswer::NotFound => Vec::new(),
-        }
+        let found = self.index.borrow().symbol(name).definitions().into_iter().take(SYMBOL_PLACES_MAX);
+        found.map(|found| (found.path, found.start_line)).collect()
     }
 
     fn outline(&self, path: &str, bytes: &[u8]) -> Vec<Definition> {
@@ -106,8 +135,11 @@ impl Code for IndexedCode {
 
 /// `cloister index DIR`
 pub fn index(args: IndexDir) -> Result<Exit, Fatal> {
-    if let Some(IndexCommand::Report(args)) = args.command {
-        return crate::bench::report(args);
+    match args.command {
+        None => {}
+        Some(IndexCommand::Report(args)) => return crate::bench::report(args),
+        Some(IndexCommand::Serve(args)) => return crate::lookup::serve(args),
+        Some(IndexCommand::Mcp(args)) => return crate::lookup::mcp(args),
     }
     let state = State::open()?;
     let repo = repository(&args.dir)?;
@@ -150,8 +182,11 @@ pub fn search(args: Search) -> Result<Exit, Fatal> {
     let cancel = cancel_on_ctrl_c()?;
     let (code, _) = IndexedCode::open(&state, &repo, true, &cancel)?;
     let query = Query { limit: args.limit, ..Query::new(args.words.join(" ")) };
-    let answer =
-        code.index.search(&query).map_err(|error| Fatal::missing(error, "give words or a name to look for"))?;
+    let answer = code
+        .index
+        .borrow()
+        .search(&query)
+        .map_err(|error| Fatal::missing(error, "give words or a name to look for"))?;
     for hit in &answer.hits {
         if args.json {
             let line = serde_json::json!({
@@ -173,4 +208,32 @@ pub fn search(args: Search) -> Result<Exit, Fatal> {
         }
     }
     Ok(Exit::Done)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_session_has_written_is_found_and_what_it_took_back_is_not() {
+        let directory = tempfile::tempdir().unwrap();
+        let root = directory.path().join("tree");
+        std::fs::create_dir(&root).unwrap();
+        std::fs::write(root.join("a.py"), "def before():\n    return 1\n").unwrap();
+        let mut index = Index::open(&directory.path().join("store"), &root, None).unwrap();
+        index.refresh(&mut |_| {}, &AtomicBool::new(false)).unwrap();
+        let code = IndexedCode { index: RefCell::new(index), written: RefCell::default() };
+        let found = |words: &str| code.search(words, 5).unwrap().into_iter().map(|hit| hit.path).collect::<Vec<_>>();
+
+        let written = |files: &[(&str, &str)]| {
+            files.iter().map(|(path, text)| ((*path).to_owned(), (*text).to_owned())).collect::<Files>()
+        };
+        code.lay_over(&written(&[("a.py", "def after():\n    return 2\n"), ("b.py", "def beside():\n    pass\n")]));
+        assert_eq!((found("after"), found("beside")), (vec!["a.py".to_owned()], vec!["b.py".to_owned()]));
+        assert_eq!(code.defined("beside"), [("b.py".to_owned(), 1)]);
+        assert!(found("before").is_empty() && code.defined("before").is_empty());
+
+        code.lay_over(&Files::new());
+        assert_eq!((found("before"), code.defined("beside").len()), (vec!["a.py".to_owned()], 0));
+    }
 }

@@ -11,6 +11,7 @@ mod exit;
 mod finder;
 mod http_embedder;
 mod local;
+mod lookup;
 mod policy;
 mod program;
 mod run;

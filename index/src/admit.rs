@@ -11,6 +11,7 @@ use std::path::Path;
 use rustix::fs::OFlags;
 
 use crate::report::SkipReason;
+use crate::secret::is_secret_head;
 
 /// Larger files are not indexed.
 pub(crate) const FILE_BYTES_MAX: u64 = 2 * 1024 * 1024;
@@ -118,9 +119,7 @@ pub(crate) fn judge_head(head: &[u8]) -> Result<(), SkipReason> {
     if head.contains(&0) {
         return Err(SkipReason::Binary);
     }
-    let start = head.trim_ascii_start();
-    let first_line = start.split(|&byte| byte == b'\n').next().unwrap_or_default();
-    if first_line.starts_with(b"-----BEGIN ") && first_line.windows(11).any(|window| window == b"PRIVATE KEY") {
+    if is_secret_head(head) {
         return Err(SkipReason::Secret);
     }
     Ok(())
@@ -152,63 +151,9 @@ pub(crate) fn is_lock_name(name: &str) -> bool {
     NAMES.contains(&name)
 }
 
-/// True for names that people give to files with credentials. Templates of such files are not secrets.
-pub(crate) fn is_secret_name(name: &str) -> bool {
-    let name = name.to_ascii_lowercase();
-    if name == ".env" || name.starts_with(".env.") {
-        return !["example", "sample", "template", "dist", "defaults"].iter().any(|end| name.ends_with(end));
-    }
-    const NAMES: &[&str] = &[
-        "id_rsa",
-        "id_dsa",
-        "id_ecdsa",
-        "id_ecdsa_sk",
-        "id_ed25519",
-        "id_ed25519_sk",
-        ".netrc",
-        "_netrc",
-        ".pgpass",
-        ".npmrc",
-        ".pypirc",
-        ".htpasswd",
-        ".git-credentials",
-        ".dockercfg",
-        ".dockerconfigjson",
-        ".vault-token",
-        ".my.cnf",
-        ".boto",
-        ".s3cfg",
-        "credentials.json",
-        "secrets.json",
-        "secrets.yml",
-        "secrets.yaml",
-        "secrets.toml",
-        "kubeconfig",
-    ];
-    const ENDINGS: &[&str] =
-        &[".pem", ".key", ".p12", ".pfx", ".jks", ".keystore", ".kdbx", ".ppk", ".tfstate", ".tfstate.backup", ".env"];
-    NAMES.contains(&name.as_str()) || ENDINGS.iter().any(|ending| name.ends_with(ending))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn names_of_credentials_are_known_and_their_templates_are_not() {
-        for name in [".env", ".env.local", "prod.env", "server.pem", "ID_RSA", "tls.key", ".npmrc", "secrets.yaml"] {
-            assert!(is_secret_name(name), "{name}");
-        }
-        for name in [".env.example", "env.py", "id_rsa.pub", "keyboard.rs", "key.rs", "secrets.rs", "pem.go"] {
-            assert!(!is_secret_name(name), "{name}");
-        }
-    }
-
-    #[test]
-    fn a_private_key_is_known_by_its_first_line_whatever_its_name() {
-        assert_eq!(judge_head(b"\n-----BEGIN OPENSSH PRIVATE KEY-----\nabc"), Err(SkipReason::Secret));
-        assert_eq!(judge_head(b"-----BEGIN PUBLIC KEY-----\nabc"), Ok(()));
-    }
 
     #[test]
     fn a_line_may_be_as_long_as_the_limit_and_no_longer() {

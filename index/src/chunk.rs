@@ -7,7 +7,7 @@
 use std::ops::Range;
 
 use crate::hash::PieceHash;
-use crate::outline::{Kind, Outlined, outlined};
+use crate::outline::{Kind, Outlined};
 
 /// Changes whenever the same file would give other chunks; an index built by another version is rebuilt.
 pub(crate) const CHUNKER_VERSION: u32 = 2;
@@ -57,18 +57,16 @@ fn embedding_parts<'a>(symbol: Option<&'a str>, text: &'a str) -> [&'a str; 3] {
     }
 }
 
-/// A file cut into pieces, with the definitions in it.
+/// A file cut into pieces.
 pub(crate) struct Cut {
     pub chunks: Vec<Chunk>,
-    pub outline: Vec<Outlined>,
     pub lines: usize,
 }
 
-/// Cuts one file. The same path and text always give the same pieces.
-pub(crate) fn cut(path: &str, text: &str) -> Cut {
-    let outline = outlined(path, text.as_bytes()).unwrap_or_default();
+/// Cuts one file with these definitions. The same text and definitions always give the same pieces.
+pub(crate) fn cut(text: &str, outline: &[Outlined]) -> Cut {
     let lines = Lines::of(text);
-    let owners = owners(&outline, lines.count());
+    let owners = owners(outline, lines.count());
     let mut chunks = Vec::new();
     let mut first = 0;
     while first < owners.len() {
@@ -80,7 +78,7 @@ pub(crate) fn cut(path: &str, text: &str) -> Cut {
         }
         first += length;
     }
-    Cut { chunks, lines: lines.count(), outline }
+    Cut { chunks, lines: lines.count() }
 }
 
 fn piece(lines: &Lines<'_>, start: usize, end: usize, item: Option<&Outlined>) -> Option<Chunk> {

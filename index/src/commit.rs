@@ -21,8 +21,12 @@ use crate::refresh::{RefreshError, now_nanos};
 use crate::report::Skipped;
 use crate::store::{FILES_PREFIX, fresh, quarantine};
 
-/// More segments of one lane are merged into one.
+/// With more segments of one lane the small ones are merged into one.
 const SEGMENTS_MAX: usize = 8;
+/// A segment stays out of a merge that is so many times smaller than it: an edit must not cost a copy of everything.
+const SEGMENT_GROWTH: u64 = 4;
+/// No larger segment is merged: a merge holds in memory what it writes.
+const MERGED_BYTES_MAX: u64 = 24 << 20;
 /// With more dead files than this, and more than one in so many, the text lane is cleaned at once.
 const DEAD_FILES_MAX: usize = 256;
 const DEAD_SHARE: usize = 20;
@@ -151,18 +155,23 @@ impl Commit<'_> {
         Ok(())
     }
 
-    /// Merges the segments of those lanes that have too many.
+    /// Merges the small segments of those lanes that have too many.
     fn merge_lanes(&self, manifest: &mut Manifest, all: &Files) -> Result<(), RefreshError> {
         for lane in LANES {
             let names: Vec<String> = manifest.segments_of(lane.prefix()).map(str::to_owned).collect();
             if names.len() <= SEGMENTS_MAX {
                 continue;
             }
+            let size = |name: &String| std::fs::metadata(self.store.join(name)).map_or(0, |found| found.len());
+            let names = small(names.into_iter().map(|name| (size(&name), name)).collect());
+            if names.len() < 2 {
+                continue;
+            }
             self.steps.next("merging segments")?;
             let name = fresh(self.store, lane.prefix());
             let paths: Vec<PathBuf> = names.iter().map(|name| self.store.join(name)).collect();
             lane.merge(&paths, &|file| all.row_of(file).is_some(), &self.store.join(&name))?;
-            manifest.segments.retain(|segment| !segment.starts_with(lane.prefix()));
+            manifest.segments.retain(|segment| !names.contains(segment));
             manifest.segments.push(name);
         }
         Ok(())
@@ -203,5 +212,38 @@ impl Commit<'_> {
         let generation = manifest.lexical_generation;
         writer.commit(lexical::Commit { generation, purged: generation, next_file: manifest.next_file })?;
         Ok(writer.finish()?)
+    }
+}
+
+/// Those of the segments, by size, that are worth a merge, in their order: the smallest ones, up to the first that is
+/// much larger than all before it together.
+fn small(segments: Vec<(u64, String)>) -> Vec<String> {
+    let mut by_size: Vec<usize> = (0..segments.len()).collect();
+    by_size.sort_by_key(|at| segments[*at].0);
+    let mut sum = 0;
+    let mut is_taken = |at: &usize| {
+        let size = segments[*at].0;
+        let fits = sum + size <= MERGED_BYTES_MAX && (sum == 0 || size <= sum * SEGMENT_GROWTH);
+        sum += size;
+        fits
+    };
+    let mut taken: Vec<usize> = by_size.into_iter().take_while(|at| is_taken(at)).collect();
+    taken.sort_unstable();
+    taken.into_iter().map(|at| segments[at].1.clone()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn merged(sizes: &[u64]) -> Vec<String> {
+        small(sizes.iter().enumerate().map(|(at, size)| (*size, at.to_string())).collect())
+    }
+
+    #[test]
+    fn an_edit_does_not_merge_what_is_much_larger_and_small_ones_do_not_pile_up() {
+        assert_eq!(merged(&[1_000_000, 10, 10, 10, 10, 10, 10, 10, 10]), ["1", "2", "3", "4", "5", "6", "7", "8"]);
+        assert_eq!(merged(&[100, 90, 80, 10, 10, 10, 10, 10, 10]), ["0", "1", "2", "3", "4", "5", "6", "7", "8"]);
+        assert_eq!(merged(&[MERGED_BYTES_MAX, MERGED_BYTES_MAX]).len(), 1, "which is none to merge");
     }
 }

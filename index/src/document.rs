@@ -7,7 +7,7 @@ use crate::chunk::{Chunk, cut};
 use crate::classify::{Class, classify};
 use crate::file_no::FileNo;
 use crate::hash::{ContentKey, content_key};
-use crate::outline::Outlined;
+use crate::parsed::{Syntax, parse_once};
 use crate::report::SkipReason;
 
 /// One file as the lanes see it.
@@ -25,8 +25,8 @@ pub(crate) struct Document {
     pub stamp: Stamp,
     pub lines: usize,
     pub chunks: Vec<Chunk>,
-    /// All definitions, in the order of their first byte.
-    pub outline: Vec<Outlined>,
+    /// What it defines, uses and imports; offsets are of the text.
+    pub syntax: Syntax,
 }
 
 impl Document {
@@ -52,7 +52,9 @@ impl Document {
             Ok(text) => (text, None),
             Err(error) => (String::from_utf8_lossy(error.as_bytes()).into_owned(), Some(error.into_bytes())),
         };
-        let pieces = cut(path, &text);
+        let parsed = parse_once(path, text.as_bytes());
+        let syntax = parsed.map(|parsed| parsed.read(text.as_bytes())).unwrap_or_default();
+        let pieces = cut(&text, &syntax.outline);
         Document {
             file,
             path: path.to_owned(),
@@ -63,7 +65,7 @@ impl Document {
             stamp,
             lines: pieces.lines,
             chunks: pieces.chunks,
-            outline: pieces.outline,
+            syntax,
         }
     }
 }

@@ -158,7 +158,7 @@ impl Files {
             lossy: document.is_lossy(),
             class: document.class,
             lines: document.lines as u32,
-            definitions: document.outline.iter().filter(|item| item.listed).count() as u32,
+            definitions: document.syntax.outline.iter().filter(|item| item.listed).count() as u32,
         };
         self.begin(&document.path, head);
         for chunk in &document.chunks {

@@ -40,10 +40,12 @@ impl PieceHash {
         self.0.to_le_bytes()
     }
 
+    #[cfg(any(test, feature = "vectors"))]
     pub(crate) fn from_number(number: u64) -> PieceHash {
         PieceHash(number)
     }
 
+    #[cfg(any(test, feature = "vectors"))]
     pub(crate) fn number(self) -> u64 {
         self.0
     }

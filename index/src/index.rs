@@ -6,16 +6,18 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
+use crate::admit::Stamp;
 use crate::diff::Scope;
 use crate::embed::Embedder;
-use crate::grep::{GrepError, GrepOptions, Matches, grep};
+use crate::files::FileHead;
+use crate::grep::{GrepError, GrepOptions, Matcher, Matches, grep};
 use crate::grep_indexed::grep_indexed;
 use crate::overlay::Overlay;
 use crate::pace::{Steps, Ticker};
 use crate::refresh::{Memory, RefreshError, Refreshed, Task, refresh};
 use crate::report::{Progress, Report};
 use crate::search::{Answer, Lane, Query, SearchError, lanes, search};
-use crate::symbols::SymbolAnswer;
+use crate::symbols::{Lookup, SymbolAnswer};
 use crate::view::{Place, View};
 use crate::watch::Watch;
 
@@ -159,7 +161,7 @@ impl Index {
             (view, false) => view,
             (_, true) => View::load(&place),
         };
-        self.view.overlay = overlay;
+        self.view.set_overlay(overlay);
         Ok(report)
     }
 
@@ -179,19 +181,27 @@ impl Index {
     pub fn overlay(&mut self, changes: &[(String, Option<Vec<u8>>)]) -> Result<(), SearchError> {
         let mut contents = self.view.overlay.take().map(Overlay::into_contents).unwrap_or_default();
         contents.extend(changes.iter().cloned());
-        self.view.overlay = Some(Overlay::of(contents).map_err(|error| SearchError::Overlay(error.to_string()))?);
+        let overlay = Overlay::of(contents).map_err(|error| SearchError::Overlay(error.to_string()))?;
+        self.view.set_overlay(Some(overlay));
         Ok(())
     }
 
     /// Takes everything away that [`Index::overlay`] put there.
     pub fn clear_overlay(&mut self) {
-        self.view.overlay = None;
+        self.view.set_overlay(None);
     }
 
     /// The definition of a name: plain (`close`), qualified (`Session.close`, `Session::close`), or with its file
     /// (`src/session.py:Session.close`).
     pub fn symbol(&self, name: &str) -> SymbolAnswer {
-        self.view.symbol(name)
+        match self.view.symbol(name) {
+            Lookup::Exact(place) => SymbolAnswer::Exact(self.definition(place)),
+            Lookup::Ambiguous(places, count) => SymbolAnswer::Ambiguous {
+                first: places.into_iter().map(|place| self.definition(place)).collect(),
+                count,
+            },
+            Lookup::NotFound => SymbolAnswer::NotFound,
+        }
     }
 
     /// The lines that match, like [`crate::grep::grep_dir`] over the tree, with the overlay above it; most files need
@@ -211,6 +221,23 @@ impl Index {
             found.files_matched += above.files_matched;
         }
         Ok(found)
+    }
+
+    /// Of these paths, those in which the pattern may match: all but the files that the trigram lane rules out and that
+    /// are as they were indexed. For those who search contents of their own, above the tree.
+    pub fn may_match(&self, pattern: &str, paths: Vec<String>) -> Vec<String> {
+        let Ok(matcher) = Matcher::new(pattern, &GrepOptions::default()) else { return paths };
+        let Ok(candidates) = self.view.trigrams().map(|lane| lane.candidates(matcher.plan())) else { return paths };
+        let Ok(candidates) = candidates else { return paths };
+        let is_same = |path: &str, head: &FileHead| {
+            std::fs::symlink_metadata(self.root.join(path))
+                .is_ok_and(|meta| head.settled && Stamp::of(&meta) == head.stamp)
+        };
+        let is_out = |path: &String| {
+            let head = self.view.files.find(path).map(|row| self.view.files.head(row));
+            head.is_some_and(|head| !candidates.contains(head.file) && is_same(path, head))
+        };
+        paths.into_iter().filter(|path| !is_out(path)).collect()
     }
 
     /// What the index holds.

@@ -1,18 +1,18 @@
 //! What is a lane to the refresh? Something that takes documents, one after the other, and ends as a file.
 //!
-//! The lanes of our own lie in segments (`segment.rs`). A refresh gives each lane a thread of its own and one new
-//! segment for the documents that changed; the manifest names the segments of a generation. Files that are gone stay in
+//! The lanes of our own lie in segments (`segment.rs`). A refresh gives each lane a thread of its own and a new segment
+//! for the documents that changed, or several where they are many; the manifest names the segments of a generation. Files that are gone stay in
 //! old segments: who reads them asks the table of files whether a number is alive, and a merge leaves them out.
 
 use std::path::{Path, PathBuf};
 
-use crate::definitions::Definitions;
 use crate::document::Document;
 use crate::file_no::FileNo;
+use crate::symbols::SymbolLane;
 use crate::trigram::Trigrams;
 
 /// Every lane that lies in segments.
-pub(crate) static LANES: &[&dyn Lane] = &[&Definitions, &Trigrams];
+pub(crate) static LANES: &[&dyn Lane] = &[&SymbolLane, &Trigrams];
 
 /// One kind of segment.
 pub(crate) trait Lane: Sync {
@@ -33,6 +33,11 @@ pub(crate) trait Lane: Sync {
 pub(crate) trait LaneWriter: Send {
     /// Takes what the lane needs of one document. Documents come in no order, each number once.
     fn add(&mut self, document: &Document) -> Result<(), LaneError>;
+
+    /// Whether it holds so much that the next document should begin another segment.
+    fn is_full(&self) -> bool {
+        false
+    }
 
     /// Writes the rest and makes it durable.
     fn finish(self: Box<Self>) -> Result<(), LaneError>;

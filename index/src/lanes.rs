@@ -13,7 +13,7 @@ use crate::lexical::{Lexical, LexicalError, Wanted, Within};
 use crate::outline::Kind;
 use crate::prefix::is_within;
 use crate::query::{Asked, QueryKind};
-use crate::symbols::{SymbolAnswer, SymbolDefinition, definition_at};
+use crate::symbols::{Lookup, SymbolPlace};
 use crate::trace::Place;
 use crate::view::{ChunkKey, View};
 
@@ -97,7 +97,7 @@ impl Lanes<'_> {
             for bearer in bearers {
                 if let Some(key) = self.key_of(&bearer) {
                     *scores.entry(key).or_default() += share;
-                    self.named.entry(key).or_insert((bearer.definition.qualified(), bearer.definition.kind));
+                    self.named.entry(key).or_insert((bearer.qualified(), bearer.kind));
                 }
             }
         }
@@ -108,46 +108,35 @@ impl Lanes<'_> {
         self.cut(scores)
     }
 
-    /// The definitions whose names the words spell out, in the overlay and in the state below it.
+    /// The definitions whose names the words spell out.
     fn by_words(&mut self, words: &[String], scores: &mut FxHashMap<ChunkKey, f64>) {
-        let view = self.view;
-        let above = view.overlay.as_ref().map(|overlay| (&overlay.definitions, view.files.len() as u32));
-        for (definitions, first_row) in above.into_iter().chain([(view.definitions(), 0)]) {
-            let places = definitions.table.rank(&definitions.files, words, self.depth * 4);
-            for (at, (row, place)) in places.into_iter().enumerate() {
-                let (path, definition) = definition_at(&definitions.files, (row, place));
-                let hidden = first_row == 0 && view.is_hidden(path);
-                if hidden || !self.within.is_none_or(|within| is_within(path, within)) {
-                    continue;
-                }
-                let (first, last) = (definition.start_line, definition.end_line);
-                let Some(key) = view.chunk_at(first_row + row, first, last) else { continue };
+        for (at, (place, _)) in self.view.symbols().rank(words, self.depth * 4, self.view).into_iter().enumerate() {
+            if let Some(key) = self.key_of(&place) {
                 *scores.entry(key).or_default() += 1.0 / (1.0 + at as f64).sqrt();
-                self.named.entry(key).or_insert((definition.qualified(), definition.kind));
+                self.named.entry(key).or_insert((place.qualified(), place.kind));
             }
         }
     }
 
     /// The definitions of a name as written; of its last two parts; of its last part. None where too many bear it.
-    fn bearers(&self, name: &str) -> Vec<SymbolDefinition> {
+    fn bearers(&self, name: &str) -> Vec<SymbolPlace> {
         let parts: Vec<&str> = name.split('.').filter(|part| !part.is_empty()).collect();
         let lengths = [parts.len(), 2, 1].into_iter().filter(|length| *length <= parts.len() && *length > 0);
         for length in lengths {
             match self.view.symbol(&parts[parts.len() - length..].join(".")) {
-                SymbolAnswer::NotFound => {}
-                SymbolAnswer::Exact(found) => return vec![found],
-                SymbolAnswer::Ambiguous(found) if found.len() <= BEARERS_MAX => return found,
-                SymbolAnswer::Ambiguous(_) => return Vec::new(),
+                Lookup::NotFound => {}
+                Lookup::Exact(found) => return vec![found],
+                Lookup::Ambiguous(found, count) if count <= BEARERS_MAX => return found,
+                Lookup::Ambiguous(..) => return Vec::new(),
             }
         }
         Vec::new()
     }
 
-    fn key_of(&self, found: &SymbolDefinition) -> Option<ChunkKey> {
-        let file = self.view.row(&found.path)?;
-        let inside = self.within.is_none_or(|within| is_within(&found.path, within));
-        let (first, last) = (found.definition.start_line, found.definition.end_line);
-        if inside { self.view.chunk_at(file, first, last) } else { None }
+    fn key_of(&self, found: &SymbolPlace) -> Option<ChunkKey> {
+        let file = self.view.row_of(found.file)?;
+        let inside = self.within.is_none_or(|within| is_within(self.view.path(file), within));
+        if inside { self.view.chunk_at(file, found.start_line, found.end_line) } else { None }
     }
 
     /// The places that a trace points at, and the files that the question mentions by path or as a module.

@@ -13,10 +13,8 @@
 mod admit;
 mod chunk;
 mod classify;
-#[allow(dead_code, reason = "its callers come when the view answers from the segments of symbols")]
 mod cochange;
 mod commit;
-mod definitions;
 mod diff;
 mod document;
 mod embed;
@@ -25,7 +23,6 @@ mod file_no;
 mod files;
 mod files_segment;
 mod fuse;
-#[allow(dead_code, reason = "its callers come when the view answers from the segments of symbols")]
 mod graph;
 pub mod grep;
 mod grep_files;
@@ -43,6 +40,7 @@ mod manifest;
 mod map;
 #[cfg(any(feature = "vectors", test))]
 mod matrix;
+mod navigate;
 mod outline;
 mod outline_rules;
 mod overlay;
@@ -54,17 +52,16 @@ mod plan;
 mod prefix;
 mod prose;
 mod query;
-#[allow(dead_code, reason = "its callers come when the view answers from the segments of symbols")]
 mod references;
 mod refresh;
 mod report;
 mod rerank;
 mod rules;
 mod search;
+mod secret;
 mod segment;
 mod sql;
 mod store;
-#[allow(dead_code, reason = "its callers come when the view answers from the segments of symbols")]
 mod symbols;
 mod syntax;
 mod tokenize;
@@ -85,9 +82,11 @@ mod watch;
 
 pub use embed::{EmbedError, Embedder};
 pub use index::{Index, OpenError, Status};
+pub use navigate::{Call, Usage, Usages};
 pub use outline::{Definition, Kind, outline};
 pub use pack::{Pack, Piece};
 pub use query::QueryKind;
+pub use references::UseKind;
 pub use refresh::RefreshError;
 pub use report::{Progress, Report, SkipReason, Skipped, Stage, StageSeconds};
 pub use search::{Answer, Hit, Lane, Query, SearchError};

@@ -5,8 +5,11 @@ use std::io;
 use std::ops::Deref;
 use std::path::Path;
 
-/// A file of the store, mapped read-only.
-pub(crate) struct Map(memmap2::Mmap);
+/// A file of the store, mapped read-only, or bytes that were never in one.
+pub(crate) enum Map {
+    File(memmap2::Mmap),
+    Memory(Vec<u8>),
+}
 
 impl Map {
     /// Maps a whole file. Only for files that are written once under a fresh name and never changed afterwards.
@@ -15,7 +18,7 @@ impl Map {
         // SAFETY: files of the store are complete before a manifest names them, are never written again and are
         // removed, not truncated. Who truncates one by hand gets a SIGBUS instead of wrong text.
         let map = unsafe { memmap2::Mmap::map(&file) }?;
-        Ok(Map(map))
+        Ok(Map::File(map))
     }
 }
 
@@ -23,12 +26,15 @@ impl Deref for Map {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
-        &self.0
+        match self {
+            Map::File(map) => map,
+            Map::Memory(bytes) => bytes,
+        }
     }
 }
 
 impl AsRef<[u8]> for Map {
     fn as_ref(&self) -> &[u8] {
-        &self.0
+        self
     }
 }

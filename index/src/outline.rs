@@ -128,12 +128,8 @@ impl Definition {
 
 /// The definitions of a file in the order of their first byte. Empty where the language has no built-in grammar.
 pub fn outline(path: &str, bytes: &[u8]) -> Vec<Definition> {
-    outlined(path, bytes)
-        .unwrap_or_default()
-        .into_iter()
-        .filter(|item| item.listed)
-        .map(|item| item.definition)
-        .collect()
+    let syntax = parse_once(path, bytes).map(|parsed| parsed.read(bytes)).unwrap_or_default();
+    syntax.outline.into_iter().filter(|item| item.listed).map(|item| item.definition).collect()
 }
 
 /// A definition with what the chunker and the symbol lane need beside it.
@@ -155,6 +151,7 @@ pub(crate) struct Outlined {
 }
 
 /// Like [`outline`] with impl blocks, or nothing where there is no grammar.
+#[cfg(test)]
 pub(crate) fn outlined(path: &str, bytes: &[u8]) -> Option<Vec<Outlined>> {
     Some(parse_once(path, bytes)?.read(bytes).outline)
 }

@@ -5,17 +5,18 @@
 //! keep their vectors, others have none.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use rustc_hash::FxHashSet;
 
-use crate::admit::{Stamp, is_lock_name, is_secret_name, judge};
+use crate::admit::{Stamp, is_lock_name, judge};
 use crate::document::{Content, Document};
 use crate::file_no::FileNo;
 use crate::files::Files;
 use crate::hash::content_key;
-use crate::lexical::{Lexical, LexicalError};
-use crate::symbols::SymbolTable;
-use crate::view::Definitions;
+use crate::lexical::{Commit, Lexical, LexicalError};
+use crate::secret::is_secret_path;
+use crate::symbols::{SymbolError, SymbolSegment, SymbolWriter};
 
 /// The layer.
 pub(crate) struct Overlay {
@@ -23,18 +24,27 @@ pub(crate) struct Overlay {
     contents: BTreeMap<String, Option<Vec<u8>>>,
     pub files: Files,
     pub lexical: Lexical,
-    pub definitions: Definitions,
+    pub symbols: Arc<SymbolSegment>,
     /// By row.
     texts: Vec<String>,
 }
 
+/// Why the layer cannot be made.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum OverlayError {
+    #[error("{0}")]
+    Text(#[from] LexicalError),
+    #[error("{0}")]
+    Symbols(#[from] SymbolError),
+}
+
 impl Overlay {
     /// The layer of these contents. What may not enter an index hides what is below and is not found itself.
-    pub(crate) fn of(contents: BTreeMap<String, Option<Vec<u8>>>) -> Result<Overlay, LexicalError> {
+    pub(crate) fn of(contents: BTreeMap<String, Option<Vec<u8>>>) -> Result<Overlay, OverlayError> {
         let lexical = Lexical::in_memory()?;
         let mut writer = lexical.writer()?;
-        let (mut files, mut texts, mut definitions) = (Files::default(), Vec::new(), Vec::new());
-        // In the order of the paths, so that a row is the place in each of these lists.
+        let (mut files, mut texts, mut symbols) = (Files::default(), Vec::new(), SymbolWriter::default());
+        // In the order of the paths, so that a row is the place in the list of texts.
         for (path, bytes) in &contents {
             let Some(bytes) = bytes.as_ref().filter(|bytes| may_enter(path, bytes)) else { continue };
             // From above, where no file of the store is ever numbered.
@@ -44,15 +54,14 @@ impl Overlay {
             let document = Document::new(file, path, content);
             writer.add(&document)?;
             files.add_document(&document, 0);
-            let listed = document.outline.into_iter().filter(|item| item.listed);
-            definitions.push((path.clone(), listed.map(|item| item.definition).collect()));
+            symbols.add(file, &document.syntax, document.text.as_bytes());
             texts.push(document.text);
         }
-        writer.commit(crate::lexical::Commit { generation: 0, purged: 0, next_file: 0 })?;
+        writer.commit(Commit { generation: 0, purged: 0, next_file: 0 })?;
         lexical.reload()?;
         files.settle(&FxHashSet::default());
-        let definitions = Definitions { table: SymbolTable::of(&definitions), files: definitions };
-        Ok(Overlay { contents, files, lexical, definitions, texts })
+        let symbols = Arc::new(symbols.in_memory()?);
+        Ok(Overlay { contents, files, lexical, symbols, texts })
     }
 
     pub(crate) fn into_contents(self) -> BTreeMap<String, Option<Vec<u8>>> {
@@ -71,5 +80,5 @@ impl Overlay {
 
 fn may_enter(path: &str, bytes: &[u8]) -> bool {
     let name = path.rsplit('/').next().unwrap_or(path);
-    !is_secret_name(name) && !is_lock_name(name) && judge(bytes).is_ok()
+    !is_secret_path(path) && !is_lock_name(name) && judge(bytes).is_ok()
 }

@@ -107,7 +107,8 @@ fn pack(
 /// The lines of the innermost function that a chunk is a piece of, or its own.
 fn whole(view: &View, key: ChunkKey) -> RangeInclusive<usize> {
     let chunk = view.chunk(key).1;
-    let around = view.definitions_of(key.0).iter().filter(|definition| {
+    let outline = view.outline(key.0);
+    let around = outline.iter().filter(|definition| {
         let lines = definition.start_line..=definition.end_line;
         let touches = lines.contains(&chunk.end) && chunk.start <= definition.end_line;
         definition.kind.is_callable() && touches && definition.end_line - definition.start_line < FUNCTION_LINES_MAX

@@ -318,7 +318,6 @@ impl<'tree, 'a> Walk<'tree, 'a> {
             return;
         }
         let how = match how {
-            _ if start < self.import_end => UseKind::Import,
             _ if self.is_before_parenthesis(node) => UseKind::Call,
             // A variable, in the languages that mark them so.
             _ if start.checked_sub(1).and_then(|before| self.bytes.get(before)) == Some(&b'$') => UseKind::Name,
@@ -338,6 +337,7 @@ impl<'tree, 'a> Walk<'tree, 'a> {
         if range.len() < 2 || range.len() > NAME_BYTES_MAX {
             return;
         }
+        let kind = if range.start < self.import_end { UseKind::Import } else { kind };
         let definition = self.scopes.last().map_or(NO_DEFINITION, |scope| scope.item);
         let line = node.start_position().row as u32 + 1;
         self.uses.push(Use { start: range.start as u32, bytes: range.len() as u32, line, kind, definition });

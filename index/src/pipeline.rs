@@ -16,11 +16,12 @@ use crate::document::{Content, Document};
 use crate::embedding::{Embedded, Embedding, QUEUE_DOCUMENTS, Texts};
 use crate::file_no::FileNo;
 use crate::hash::ContentKey;
-use crate::lane::Lane;
+use crate::lane::{Lane, LaneWriter};
 use crate::lexical::LexicalWriter;
 use crate::pace::{Steps, Ticker};
 use crate::refresh::RefreshError;
 use crate::report::{SkipReason, Stage};
+use crate::store::fresh;
 
 /// Documents that may wait for one lane, or to be counted.
 const QUEUE: usize = 8;
@@ -52,14 +53,16 @@ pub(crate) enum Outcome {
 /// Where documents go.
 pub(crate) struct Lanes<'a> {
     pub text: &'a LexicalWriter,
-    /// Each lane of our own with the file of its new segment.
-    pub segments: Vec<(&'static dyn Lane, PathBuf)>,
+    /// Each lane of our own.
+    pub segments: Vec<&'static dyn Lane>,
+    /// Where their new segments go.
+    pub store: &'a Path,
     pub embedding: Option<&'a Embedding<'a>>,
 }
 
-/// Which lanes wrote a segment, in the order of [`Lanes::segments`], and how the embedding went.
+/// The names of the new segments, and how the embedding went.
 pub(crate) struct Written {
-    pub segments: Vec<bool>,
+    pub segments: Vec<String>,
     pub embedded: Option<Embedded>,
     /// How long the last vectors took after the last file was read.
     pub embed_seconds: f64,
@@ -79,11 +82,11 @@ pub(crate) fn run(
         let (outcomes, heard) = sync_channel(QUEUE);
         let mut senders = Vec::new();
         let mut writers = Vec::new();
-        for (lane, path) in &lanes.segments {
+        for lane in &lanes.segments {
             let (sender, documents) = sync_channel(QUEUE);
             senders.push(sender);
-            let stop = &stop;
-            writers.push(scope.spawn(move || write_segment(*lane, path, &documents, stop, steps)));
+            let (stop, store) = (&stop, lanes.store);
+            writers.push(scope.spawn(move || write_segments(*lane, store, &documents, stop, steps)));
         }
         let (texts, embedding) = start_embedding(scope, lanes.embedding, &stop, steps);
         for _ in 0..readers(jobs.len()) {
@@ -111,9 +114,9 @@ pub(crate) fn run(
         let segments: Vec<_> =
             writers.into_iter().map(|writer| writer.join().expect("a lane does not panic")).collect();
         // The reason of a lane says more than that its queue was closed.
-        let segments = segments.into_iter().collect::<Result<Vec<bool>, _>>();
+        let segments = segments.into_iter().collect::<Result<Vec<Vec<String>>, _>>();
         counted?;
-        Ok(Written { segments: segments?, embedded: embedded.transpose()?, embed_seconds })
+        Ok(Written { segments: segments?.concat(), embedded: embedded.transpose()?, embed_seconds })
     })
 }
 
@@ -184,32 +187,43 @@ fn wait_for_embedding(
     }
 }
 
-/// The thread of one lane. Begins its segment with the first document, so that nothing to write writes nothing.
-fn write_segment(
+/// The thread of one lane. Begins a segment with the first document, so that nothing to write writes nothing. Returns
+/// the names of the segments.
+fn write_segments(
     lane: &dyn Lane,
-    path: &Path,
+    store: &Path,
     documents: &Receiver<Arc<Document>>,
     stop: &AtomicBool,
     steps: &Steps,
-) -> Result<bool, RefreshError> {
-    let mut writer = None;
+) -> Result<Vec<String>, RefreshError> {
+    let mut names = Vec::new();
+    let mut writer: Option<Box<dyn LaneWriter>> = None;
     for document in documents {
         if stop.load(Ordering::Relaxed) {
-            return Ok(false);
+            return Ok(Vec::new());
         }
-        let writer = match &mut writer {
-            Some(writer) => writer,
+        let current = match &mut writer {
+            Some(current) => current,
             None => {
                 steps.next("beginning a segment")?;
-                writer.insert(lane.begin(path)?)
+                names.push(fresh(store, lane.prefix()));
+                writer.insert(lane.begin(&store.join(names.last().expect("just pushed")))?)
             }
         };
-        writer.add(&document)?;
+        current.add(&document)?;
+        if let Some(full) = writer.take_if(|writer| writer.is_full()) {
+            steps.next("finishing a segment")?;
+            full.finish()?;
+        }
     }
-    let Some(writer) = writer.filter(|_| !stop.load(Ordering::Relaxed)) else { return Ok(false) };
-    steps.next("finishing a segment")?;
-    writer.finish()?;
-    Ok(true)
+    if stop.load(Ordering::Relaxed) {
+        return Ok(Vec::new());
+    }
+    if let Some(writer) = writer {
+        steps.next("finishing a segment")?;
+        writer.finish()?;
+    }
+    Ok(names)
 }
 
 /// One of the threads that read.

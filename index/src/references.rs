@@ -5,14 +5,14 @@ use rustc_hash::FxHashSet;
 use crate::file_no::FileNo;
 use crate::fuse::is_test_path;
 use crate::parsed::parse_once;
-use crate::symbols::{Files, Lookup, SymbolPlace, Symbols};
+use crate::symbols::{Living, Lookup, SymbolPlace, Symbols};
 
 /// The use stands outside of any definition.
 pub(crate) const NO_DEFINITION: u32 = u32::MAX;
 
 /// How a name is used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) enum UseKind {
+pub enum UseKind {
     /// It is called, expanded or instantiated.
     Call,
     /// It stands where a type stands.
@@ -23,6 +23,19 @@ pub(crate) enum UseKind {
     Member,
     /// It stands by itself.
     Name,
+}
+
+impl UseKind {
+    /// The word for it.
+    pub fn word(self) -> &'static str {
+        match self {
+            UseKind::Call => "call",
+            UseKind::Type => "type",
+            UseKind::Import => "import",
+            UseKind::Member => "member",
+            UseKind::Name => "name",
+        }
+    }
 }
 
 /// One use of a name, without its text.
@@ -55,6 +68,9 @@ const CALLEES_MAX: usize = 200;
 /// Definitions that are listed for one of them.
 const CALLEE_PLACES_MAX: usize = 5;
 
+/// A line is shown so far.
+const LINE_BYTES_MAX: usize = 200;
+
 /// Where a name is used, in a file as it is now.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Reference {
@@ -64,6 +80,8 @@ pub(crate) struct Reference {
     pub kind: UseKind,
     /// `Outer.name` of the definition around it.
     pub inside: Option<String>,
+    /// The line, without the white space around it, cut.
+    pub text: String,
 }
 
 /// The uses of a name.
@@ -86,7 +104,7 @@ pub(crate) struct Callee {
 }
 
 /// A tree of which files are read by path: (file, bytes), or nothing for what is gone.
-pub(crate) trait Tree: Files {
+pub(crate) trait Tree: Living {
     fn read(&self, path: &str) -> Option<Vec<u8>>;
 }
 
@@ -121,9 +139,18 @@ pub(crate) fn references(symbols: &Symbols, tree: &dyn Tree, name: &str) -> Refe
             line: used.line as usize,
             kind: used.kind,
             inside: syntax.outline.get(used.definition as usize).map(|item| item.definition.qualified()),
+            text: line_around(&bytes, used.start as usize),
         }));
     }
     references
+}
+
+fn line_around(bytes: &[u8], at: usize) -> String {
+    let start = bytes[..at].iter().rposition(|byte| *byte == b'\n').map_or(0, |newline| newline + 1);
+    let line = bytes[start..].split(|byte| *byte == b'\n').next().unwrap_or_default();
+    let text = String::from_utf8_lossy(line);
+    let text = text.trim();
+    text[..text.floor_char_boundary(LINE_BYTES_MAX)].to_owned()
 }
 
 /// Those of [`references`] that call.

@@ -25,7 +25,7 @@ use crate::pace::{Steps, Ticker};
 use crate::pipeline::{Lanes, Outcome, Written, run};
 use crate::plan::{Old, Plan, Writable, writable_vectors};
 use crate::report::{Report, Skipped, Stage};
-use crate::store::{WriterLock, fresh};
+use crate::store::WriterLock;
 use crate::vector::Vectors;
 use crate::walk::{Entry, walk_scope};
 
@@ -233,12 +233,10 @@ impl Run<'_, '_> {
         let store = self.task.store;
         self.task.steps.next("opening the writer of the text lane")?;
         let writer = self.plan.lexical.writer()?;
-        let names: Vec<String> = LANES.iter().map(|lane| fresh(store, lane.prefix())).collect();
-        let segments = LANES.iter().zip(&names).map(|(lane, name)| (*lane, store.join(name))).collect();
         let embedding = writable
             .zip(self.task.embedder)
             .map(|(writable, embedder)| Embedding::new(embedder, &writable.vectors, &writable.present));
-        let lanes = Lanes { text: &writer, segments, embedding: embedding.as_ref() };
+        let lanes = Lanes { text: &writer, segments: LANES.to_vec(), store, embedding: embedding.as_ref() };
         let read_at = now_nanos();
         let report = &mut self.report;
         let written = run(&diff.jobs, &lanes, self.task.steps, &mut self.ticker, &mut |at, outcome| {
@@ -263,7 +261,7 @@ impl Run<'_, '_> {
         })?;
         let Written { segments, embedded, embed_seconds } = written;
         report.seconds.embed = embed_seconds;
-        change.segments.extend(names.into_iter().zip(segments).filter(|(_, is_written)| *is_written).map(|(n, _)| n));
+        change.segments = segments;
         change.writer = (report.files_indexed > 0).then_some(writer);
         Ok(embedded)
     }

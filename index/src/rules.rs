@@ -2,7 +2,7 @@
 
 use rustc_hash::FxHashSet;
 
-use crate::classify::{Class, classify, is_test_symbol};
+use crate::classify::{Class, is_test_symbol};
 use crate::inflect::root;
 use crate::query::Asked;
 use crate::tokenize::words;
@@ -43,9 +43,9 @@ impl Rules<'_> {
         Rules { words, roots, tests_asked: tests_asked || asked.tests_asked, docs_asked: asked.docs_asked }
     }
 
-    /// The factor of a file.
-    pub(crate) fn file(&self, path: &str) -> f64 {
-        let class = match classify(path, &[]) {
+    /// The factor of a file of this class.
+    pub(crate) fn file(&self, class: Class, path: &str) -> f64 {
+        let class = match class {
             Class::Test | Class::Fixture if self.tests_asked => Class::Source,
             Class::Docs if self.docs_asked => Class::Source,
             class => class,
@@ -103,17 +103,19 @@ fn stem(path: &str) -> &str {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::classify::classify;
 
     #[test]
     fn a_file_whose_name_is_asked_for_counts_more_and_one_that_is_no_source_less() {
+        let file = |rules: &Rules<'_>, path: &str| rules.file(classify(path, b""), path);
         let asked = Asked::of("where are routes nested");
         let rules = Rules::of(&asked, false);
-        assert!(rules.file("src/route.rs") > rules.file("src/other.rs"));
-        assert!(rules.file("src/routing/mod.rs") > rules.file("src/other/mod.rs"));
-        assert!(rules.file("tests/route.rs") < rules.file("src/other.rs"));
-        assert_eq!(Rules::of(&asked, true).file("tests/other.rs"), rules.file("src/other.rs"));
+        assert!(file(&rules, "src/route.rs") > file(&rules, "src/other.rs"));
+        assert!(file(&rules, "src/routing/mod.rs") > file(&rules, "src/other/mod.rs"));
+        assert!(file(&rules, "tests/route.rs") < file(&rules, "src/other.rs"));
+        assert_eq!(file(&Rules::of(&asked, true), "tests/other.rs"), file(&rules, "src/other.rs"));
         let asked = Asked::of("documentation of nesting");
-        assert_eq!(Rules::of(&asked, false).file("docs/other.md"), rules.file("src/other.rs"));
+        assert_eq!(file(&Rules::of(&asked, false), "docs/other.md"), file(&rules, "src/other.rs"));
     }
 
     #[test]

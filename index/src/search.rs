@@ -18,6 +18,11 @@ const QUERY_BYTES_MAX: usize = 32 * 1024;
 /// Each lane is asked for this many hits, or four times the limit if that is more.
 const LANE_HITS: usize = 200;
 
+/// What a file counts more, at most, that belongs to those that are open.
+const RELATED_BONUS: f64 = 0.5;
+/// Files that may count more.
+const RELATED_FILES: usize = 200;
+
 /// What a lane counts for a kind of question: text, symbol, place, vector.
 fn lane_weights(kind: QueryKind) -> [f64; 4] {
     match kind {
@@ -40,12 +45,14 @@ pub struct Query {
     pub path_prefix: Option<String>,
     /// Rank tests like everything else. Otherwise they come later.
     pub include_tests: bool,
+    /// Files that the asker has open: what belongs to them (imports, shared names, common history) ranks higher.
+    pub open: Vec<String>,
 }
 
 impl Query {
     /// Ten hits from the whole tree, tests last.
     pub fn new(text: impl Into<String>) -> Query {
-        Query { text: text.into(), limit: 10, path_prefix: None, include_tests: false }
+        Query { text: text.into(), limit: 10, path_prefix: None, include_tests: false, open: Vec::new() }
     }
 }
 
@@ -146,7 +153,7 @@ pub(crate) struct Ranked {
 
 pub(crate) fn rank(view: &View, embedder: Option<&dyn Embedder>, query: &Query) -> Result<Ranked, SearchError> {
     let Evidence { asked, found, notes, named } = gather(view, embedder, query)?;
-    let chunks = join(view, &asked, query.include_tests, &found);
+    let chunks = join(view, &asked, query, &found);
     let keys = found.map(|lane| lane.into_iter().map(|(key, _)| key).collect());
     let members = LANES.into_iter().zip(keys).collect();
     Ok(Ranked { chunks, kind: asked.kind, notes, members, named })
@@ -158,7 +165,8 @@ pub(crate) fn lanes(
     embedder: Option<&dyn Embedder>,
     query: &Query,
 ) -> Result<Vec<(Lane, Vec<String>)>, SearchError> {
-    let files = |found: Found| by_file(&found).into_iter().take(query.limit).map(|(file, _)| view.path(file).to_owned());
+    let files =
+        |found: Found| by_file(&found).into_iter().take(query.limit).map(|(file, _)| view.path(file).to_owned());
     let files = |found: Found| files(found).collect();
     Ok(LANES.into_iter().zip(gather(view, embedder, query)?.found.map(files)).collect())
 }
@@ -199,14 +207,25 @@ fn gather(view: &View, embedder: Option<&dyn Embedder>, query: &Query) -> Result
     Ok(Evidence { asked, found, notes, named })
 }
 
+/// How near files are to those that are open: the nearest one counts 1.
+fn related(view: &View, open: &[String]) -> HashMap<u32, f64> {
+    let seeds: Vec<_> = open.iter().filter_map(|path| view.number(path)).collect();
+    let graph = (!seeds.is_empty()).then(|| view.graph()).flatten();
+    let found = graph.map(|graph| graph.related(&seeds, RELATED_FILES)).unwrap_or_default();
+    let top = found.first().map_or(1.0, |(_, rank)| f64::from(*rank));
+    found.into_iter().filter_map(|(file, rank)| Some((view.row_of(file)?, f64::from(rank) / top))).collect()
+}
+
 /// Files are ranked by what all their chunks say, then chunks within their file.
-fn join(view: &View, asked: &Asked, include_tests: bool, found: &[Found; 4]) -> Vec<(ChunkKey, f64)> {
-    let (weights, rules) = (lane_weights(asked.kind), Rules::of(asked, include_tests));
+fn join(view: &View, asked: &Asked, query: &Query, found: &[Found; 4]) -> Vec<(ChunkKey, f64)> {
+    let (weights, rules) = (lane_weights(asked.kind), Rules::of(asked, query.include_tests));
+    let related = related(view, &query.open);
     let lanes: Vec<(f64, Vec<(u32, f64)>)> =
         found.iter().zip(weights).map(|(lane, weight)| (weight, by_file(lane))).collect();
     let mut files: HashMap<u32, f64> = fuse(&lanes).into_iter().collect();
     for (file, score) in &mut files {
-        *score *= rules.file(view.path(*file));
+        *score *= rules.file(view.class(*file), view.path(*file));
+        *score *= 1.0 + RELATED_BONUS * related.get(file).copied().unwrap_or(0.0);
     }
     let lanes: Vec<(f64, Found)> = found.iter().zip(weights).map(|(lane, weight)| (weight, lane.clone())).collect();
     let mut chunks = fuse(&lanes);

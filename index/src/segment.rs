@@ -44,8 +44,8 @@ pub(crate) enum SegmentError {
 }
 
 /// Writes one segment from front to back.
-pub(crate) struct SegmentWriter {
-    file: BufWriter<File>,
+pub(crate) struct SegmentWriter<W = BufWriter<File>> {
+    file: W,
     format: Format,
     at: u64,
     sections: Vec<(Tag, u64, u64, u64)>,
@@ -55,7 +55,33 @@ pub(crate) struct SegmentWriter {
 impl SegmentWriter {
     /// Begins a segment in a file that does not exist yet.
     pub(crate) fn create(path: &Path, format: Format) -> io::Result<SegmentWriter> {
-        let mut file = BufWriter::new(File::create_new(path)?);
+        SegmentWriter::begin(BufWriter::new(File::create_new(path)?), format)
+    }
+
+    /// Ends the segment and makes it durable. Returns its size in bytes.
+    pub(crate) fn finish(mut self) -> io::Result<u64> {
+        let bytes = self.end()?;
+        let file = self.file.into_inner().map_err(io::IntoInnerError::into_error)?;
+        file.sync_all()?;
+        Ok(bytes)
+    }
+}
+
+impl SegmentWriter<Vec<u8>> {
+    /// Begins a segment that is no file.
+    pub(crate) fn in_memory(format: Format) -> io::Result<SegmentWriter<Vec<u8>>> {
+        SegmentWriter::begin(Vec::new(), format)
+    }
+
+    /// Ends the segment and opens it.
+    pub(crate) fn into_segment(mut self) -> Result<Segment, SegmentError> {
+        self.end()?;
+        Segment::of(Map::Memory(self.file), self.format)
+    }
+}
+
+impl<W: Write> SegmentWriter<W> {
+    fn begin(mut file: W, format: Format) -> io::Result<SegmentWriter<W>> {
         file.write_all(&header(format))?;
         Ok(SegmentWriter { file, format, at: HEADER_BYTES as u64, sections: Vec::new(), open: None })
     }
@@ -77,8 +103,8 @@ impl SegmentWriter {
         Ok(())
     }
 
-    /// Ends the segment and makes it durable. Returns its size in bytes.
-    pub(crate) fn finish(mut self) -> io::Result<u64> {
+    /// Writes what comes after the sections. Returns the size of the whole in bytes.
+    fn end(&mut self) -> io::Result<u64> {
         self.close()?;
         let mut table = Vec::new();
         for (tag, start, length, digest) in &self.sections {
@@ -89,13 +115,11 @@ impl SegmentWriter {
         self.file.write_all(&table)?;
         self.file.write_all(&self.at.to_le_bytes())?;
         self.file.write_all(&digest_of(&header(self.format), &table).to_le_bytes())?;
-        let file = self.file.into_inner().map_err(io::IntoInnerError::into_error)?;
-        file.sync_all()?;
         Ok(self.at + (table.len() + FOOTER_BYTES) as u64)
     }
 }
 
-impl Write for SegmentWriter {
+impl<W: Write> Write for SegmentWriter<W> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let written = self.file.write(bytes)?;
         let (_, _, digest) = self.open.as_mut().ok_or_else(|| io::Error::other("no section is open"))?;
@@ -118,7 +142,10 @@ pub(crate) struct Segment {
 impl Segment {
     /// Opens a segment of this kind and version.
     pub(crate) fn open(path: &Path, format: Format) -> Result<Segment, SegmentError> {
-        let map = Map::open(path)?;
+        Segment::of(Map::open(path)?, format)
+    }
+
+    fn of(map: Map, format: Format) -> Result<Segment, SegmentError> {
         if map.len() < HEADER_BYTES + FOOTER_BYTES {
             return Err(SegmentError::Damaged);
         }

@@ -5,20 +5,22 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use crate::definitions::{self, DEFINITIONS_PREFIX};
+use crate::classify::Class;
+use crate::cochange::CoChange;
 use crate::document::Content;
 use crate::embed::Embedder;
 use crate::file_no::FileNo;
 use crate::files::{ChunkRef, Files};
+use crate::graph::FileGraph;
 use crate::hash::PieceHash;
 use crate::lexical::{Lexical, parts_of_id};
 use crate::manifest::{Manifest, VectorRecord};
-use crate::outline::Definition;
 use crate::overlay::Overlay;
+use crate::references::Tree;
 use crate::refresh::Memory;
 use crate::report::{SkipReason, skip_counts};
 use crate::segment::SegmentError;
-use crate::symbols::{SymbolAnswer, SymbolTable};
+use crate::symbols::{Living, Lookup, SYMBOL_PREFIX, SymbolPlace, SymbolSegment, Symbols};
 use crate::trigram::{TRIGRAM_PREFIX, TrigramLane};
 use crate::vector::Vectors;
 
@@ -39,16 +41,17 @@ pub(crate) struct View {
     pub lexical: Result<Lexical, String>,
     pub vectors: Result<Option<Arc<Vectors>>, String>,
     pub notes: Vec<String>,
-    definition_segments: Vec<PathBuf>,
+    symbol_segments: Vec<PathBuf>,
+    symbols: OnceLock<Vec<Arc<SymbolSegment>>>,
     trigram_segments: Vec<PathBuf>,
     trigrams: OnceLock<Result<TrigramLane, String>>,
     /// Paths that hold text and are in no lane, sorted.
     unindexed: Vec<String>,
-    definitions: OnceLock<Definitions>,
     /// All chunks, sorted by hash. Made when the first vector is looked for.
     by_hash: OnceLock<Vec<(PieceHash, ChunkKey)>>,
     /// What is above the committed state.
     pub overlay: Option<Overlay>,
+    graph: OnceLock<Option<FileGraph>>,
 }
 
 /// Where a state is, and what of it is open already.
@@ -57,12 +60,6 @@ pub(crate) struct Place<'a> {
     pub root: &'a Path,
     pub embedder: Option<&'a dyn Embedder>,
     pub memory: &'a Memory,
-}
-
-/// The definitions of every file, by row, and their names.
-pub(crate) struct Definitions {
-    pub files: Vec<(String, Vec<Definition>)>,
-    pub table: SymbolTable,
 }
 
 /// The lines of a chunk as the tree has them.
@@ -120,8 +117,8 @@ impl View {
         }
         let vectors = open_vectors(place, manifest.vector.as_ref(), &mut notes);
         let segments = |prefix| manifest.segments_of(prefix).map(|name| store.join(name)).collect::<Vec<_>>();
-        let (definition_segments, trigram_segments) = (segments(DEFINITIONS_PREFIX), segments(TRIGRAM_PREFIX));
-        is_torn |= definition_segments.iter().chain(&trigram_segments).any(|path| !path.exists());
+        let (symbol_segments, trigram_segments) = (segments(SYMBOL_PREFIX), segments(TRIGRAM_PREFIX));
+        is_torn |= symbol_segments.iter().chain(&trigram_segments).any(|path| !path.exists());
         let unindexed = manifest.skipped.iter().filter(|skip| skip.reason.is_text());
         let mut unindexed: Vec<String> = unindexed.map(|skip| skip.path.clone()).collect();
         unindexed.sort_unstable();
@@ -133,7 +130,7 @@ impl View {
             lexical,
             vectors,
             notes,
-            definition_segments,
+            symbol_segments,
             trigram_segments,
             unindexed,
             ..View::empty(root, String::new())
@@ -151,13 +148,14 @@ impl View {
             lexical: Err(note.clone()),
             vectors: Ok(None),
             notes: vec![note],
-            definition_segments: Vec::new(),
+            symbol_segments: Vec::new(),
+            symbols: OnceLock::new(),
             trigram_segments: Vec::new(),
             trigrams: OnceLock::new(),
             unindexed: Vec::new(),
-            definitions: OnceLock::new(),
             by_hash: OnceLock::new(),
             overlay: None,
+            graph: OnceLock::new(),
         }
     }
 
@@ -205,6 +203,12 @@ impl View {
         files.path(row)
     }
 
+    /// What the file of a row is.
+    pub(crate) fn class(&self, row: u32) -> Class {
+        let (files, row) = self.table(row);
+        files.head(row).class
+    }
+
     /// All rows that are not hidden, with their paths.
     pub(crate) fn rows(&self) -> impl Iterator<Item = (u32, &str)> {
         let below = (0..self.files.len()).map(|row| (row as u32, self.files.path(row)));
@@ -236,13 +240,8 @@ impl View {
     /// The chunk that a text lane names so; nothing where its file is gone, has changed or is hidden.
     pub(crate) fn key_of(&self, id: u64) -> Option<ChunkKey> {
         let (file, at) = parts_of_id(id);
-        let above = self.overlay.as_ref().and_then(|overlay| overlay.files.row_of(file));
-        let row = match above {
-            Some(row) => self.files.len() + row,
-            None => self.files.row_of(file).filter(|row| !self.is_hidden(self.files.path(*row)))?,
-        };
-        let (files, place) = self.table(row as u32);
-        (at < files.chunk_count(place)).then_some((row as u32, at as u32))
+        let row = self.row_of(file)?;
+        (at < self.chunk_count(row)).then_some((row, at as u32))
     }
 
     /// The chunks with this content.
@@ -264,41 +263,63 @@ impl View {
         Some((file, at as u32))
     }
 
-    /// The definitions of all files. Read when they are first asked for; a damaged part is left out.
-    pub(crate) fn definitions(&self) -> &Definitions {
-        self.definitions.get_or_init(|| {
-            let mut files: Vec<_> =
-                (0..self.files.len()).map(|row| (self.files.path(row).to_owned(), Vec::new())).collect();
-            for path in &self.definition_segments {
-                // The next refresh finds the damage and rebuilds.
-                let _ = definitions::each(path, &mut |file, definitions| {
-                    if let Some(row) = self.files.row_of(file) {
-                        files[row].1 = definitions;
-                    }
-                    Ok(())
-                });
-            }
-            Definitions { table: SymbolTable::of(&files), files }
-        })
+    /// The symbol lane with the overlay's segment, opened by the first who asks; a damaged segment is left out, and the
+    /// next refresh rebuilds it.
+    pub(crate) fn symbols(&self) -> Symbols {
+        let open = |path: &PathBuf| SymbolSegment::open(path).ok().map(Arc::new);
+        let below = self.symbols.get_or_init(|| self.symbol_segments.iter().filter_map(open).collect());
+        let above = self.overlay.as_ref().map(|overlay| Arc::clone(&overlay.symbols));
+        Symbols { segments: below.iter().cloned().chain(above).collect() }
     }
 
-    /// The definitions of one row.
-    pub(crate) fn definitions_of(&self, row: u32) -> &[Definition] {
-        let row = row as usize;
-        match &self.overlay {
-            Some(overlay) if row >= self.files.len() => &overlay.definitions.files[row - self.files.len()].1,
-            _ => &self.definitions().files[row].1,
-        }
+    /// The definitions of one row, in the order of their first byte.
+    pub(crate) fn outline(&self, row: u32) -> Vec<SymbolPlace> {
+        let file = self.number_of(row);
+        let symbols = self.symbols();
+        let found = symbols.segments.iter().find_map(|segment| segment.outline(segment.place_of(file)?));
+        found.unwrap_or_default()
     }
 
-    /// The definitions of a name, see [`SymbolTable::lookup`].
-    pub(crate) fn symbol(&self, name: &str) -> SymbolAnswer {
-        let lookup = |definitions: &Definitions| definitions.table.lookup(&definitions.files, name);
-        let below = lookup(self.definitions());
-        match &self.overlay {
-            Some(overlay) => lookup(&overlay.definitions).over(below, |path| overlay.hides(path)),
-            None => below,
-        }
+    /// The definitions of a name, see [`Symbols::lookup`].
+    pub(crate) fn symbol(&self, name: &str) -> Lookup {
+        self.symbols().lookup(name, self)
+    }
+
+    /// Which files belong together, with the history of the repository as far as there is one. Nothing where the symbol
+    /// lane is damaged.
+    pub(crate) fn graph(&self) -> Option<&FileGraph> {
+        let build = || {
+            let files: Vec<_> = self.rows().map(|(row, path)| (self.number_of(row), path.to_owned())).collect();
+            let history = CoChange::read(&self.root).unwrap_or_default();
+            FileGraph::build(&self.symbols(), &files, &history).ok()
+        };
+        self.graph.get_or_init(build).as_ref()
+    }
+
+    /// The number of the file of a path.
+    pub(crate) fn number(&self, path: &str) -> Option<FileNo> {
+        self.row(path).map(|row| self.number_of(row))
+    }
+
+    fn number_of(&self, row: u32) -> FileNo {
+        let (files, at) = self.table(row);
+        files.head(at).file
+    }
+
+    /// Puts a layer above the committed state, or takes it away.
+    pub(crate) fn set_overlay(&mut self, overlay: Option<Overlay>) {
+        self.overlay = overlay;
+        self.graph = OnceLock::new();
+    }
+
+    /// The row of a number; nothing where its file is gone, has changed or is hidden.
+    pub(crate) fn row_of(&self, file: FileNo) -> Option<u32> {
+        let above = self.overlay.as_ref().and_then(|overlay| overlay.files.row_of(file));
+        let row = match above {
+            Some(row) => self.files.len() + row,
+            None => self.files.row_of(file).filter(|row| !self.is_hidden(self.files.path(*row)))?,
+        };
+        Some(row as u32)
     }
 
     /// The texts of chunks, in their order, read from the tree. Every file is read once.
@@ -323,6 +344,19 @@ impl View {
         let Ok(content) = Content::read(&self.root.join(self.files.path(row))) else { return (String::new(), true) };
         let changed = content.key != self.files.head(row).key;
         (String::from_utf8_lossy(&content.bytes).into_owned(), changed)
+    }
+}
+
+impl Living for View {
+    fn path(&self, file: FileNo) -> Option<&str> {
+        self.row_of(file).map(|row| View::path(self, row))
+    }
+}
+
+impl Tree for View {
+    fn read(&self, path: &str) -> Option<Vec<u8>> {
+        let row = self.row(path)?;
+        Some(self.content(row as usize).0.into_bytes())
     }
 }
 

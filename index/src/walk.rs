@@ -10,9 +10,10 @@ use std::sync::{Arc, Mutex};
 use ignore::{DirEntry, WalkBuilder};
 use rustc_hash::FxHashSet;
 
-use crate::admit::{FILE_BYTES_MAX, Stamp, is_lock_name, is_secret_name};
+use crate::admit::{FILE_BYTES_MAX, Stamp, is_lock_name};
 use crate::diff::Scope;
 use crate::report::{SkipReason, Skipped};
+use crate::secret::is_secret_path;
 
 /// More files than this are not indexed.
 pub(crate) const FILES_MAX: usize = 400_000;
@@ -116,7 +117,7 @@ fn walk_where(
         if entry.depth() > 0 && !wanted(&path) {
             return false;
         }
-        let reason = match name_verdict(entry) {
+        let reason = match name_verdict(entry, &path) {
             Verdict::Enter => return true,
             Verdict::Never => return false,
             Verdict::Skip(reason) => reason,
@@ -159,7 +160,7 @@ enum Verdict {
     Skip(SkipReason),
 }
 
-fn name_verdict(entry: &DirEntry) -> Verdict {
+fn name_verdict(entry: &DirEntry, path: &str) -> Verdict {
     if entry.depth() == 0 {
         return Verdict::Enter;
     }
@@ -170,7 +171,7 @@ fn name_verdict(entry: &DirEntry) -> Verdict {
         return Verdict::Never;
     }
     let is_directory = entry.file_type().is_some_and(|kind| kind.is_dir());
-    if !is_directory && is_secret_name(name) {
+    if !is_directory && is_secret_path(path) {
         return Verdict::Skip(SkipReason::Secret);
     }
     if !is_directory && is_lock_name(name) {

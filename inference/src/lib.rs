@@ -9,7 +9,7 @@
 //! - [`model`]: the decoder itself, the only folder that knows candle;
 //! - [`tokenizer`]: text to ids and back;
 //! - [`embed`]: text to vectors, for the index;
-//! - [`api`]: all of it over HTTP, the only folder that knows axum.
+//! - [`api`]: all of it over HTTP, the only folder here that knows axum.
 //!
 //! Invariants that hold across the folders:
 //!

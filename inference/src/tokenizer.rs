@@ -7,6 +7,7 @@
 
 use crate::model::{Header, LoadError, Value};
 use std::collections::HashMap;
+use std::path::Path;
 use tokenizers::AddedToken;
 use tokenizers::models::bpe::{BPE, Vocab};
 use tokenizers::normalizers::unicode::NFC;
@@ -44,6 +45,11 @@ pub struct Tokenizer {
 }
 
 impl Tokenizer {
+    /// Reads the header of a GGUF file, and nothing of its weights, and builds the tokenizer that it describes.
+    pub fn open(path: &Path) -> Result<Tokenizer, LoadError> {
+        Tokenizer::load(&Header::read(path)?)
+    }
+
     /// Builds the tokenizer that the file describes.
     pub fn load(header: &Header) -> Result<Tokenizer, LoadError> {
         let unsupported = |what: String| LoadError::Unsupported { path: header.path.clone(), what };

@@ -194,6 +194,27 @@ impl View {
         Ok(entries)
     }
 
+    /// The paths at which the upper layer has something: every other file is as in the repository, or gone.
+    pub fn touched(&self) -> Result<Vec<PathBuf>, ViewError> {
+        let mut touched = Vec::new();
+        let mut waiting = vec![RelPath::root()];
+        while let Some(path) = waiting.pop() {
+            let Some(upper) = self.dir(&path)?.upper else { continue };
+            for name in beneath::names(&upper).map_err(at(&path))? {
+                let below = path.join(&name);
+                match beneath::child(&upper, &name).map_err(at(&below))? {
+                    Some(inode) if inode.kind() == Kind::Dir => waiting.push(below),
+                    Some(_) => touched.push(below.as_path().to_owned()),
+                    None => {}
+                }
+                if touched.len() + waiting.len() > ENTRIES_MAX {
+                    return Err(ViewError::TooMany { path, entries_max: ENTRIES_MAX });
+                }
+            }
+        }
+        Ok(touched)
+    }
+
     /// Writes a file into the upper layer, whole or not at all; makes the directories that it needs. A file that exists keeps
     /// its mode, a new one gets 0644.
     pub fn write(&self, path: impl AsRef<Path>, bytes: &[u8]) -> Result<(), ViewError> {

@@ -54,6 +54,7 @@ impl Loop<'_> {
     }
 
     fn tools<'t>(&'t mut self, session: &'t Session) -> Tools<'t> {
+        self.code.lay_over(session.files());
         Tools { workspace: self.workspace, code: self.code, recent: session.recent(), policy: self.policy }
     }
 

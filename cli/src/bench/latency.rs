@@ -71,7 +71,7 @@ pub fn symbols(index: &Index, sample: &Sample, seed: &mut Seed) -> Answers {
         let seconds = since(begun);
         let first = match &answer {
             SymbolAnswer::Exact(found) => Some(found),
-            SymbolAnswer::Ambiguous(all) => all.first(),
+            SymbolAnswer::Ambiguous { first, .. } => first.first(),
             SymbolAnswer::NotFound => None,
         };
         answers
@@ -90,7 +90,7 @@ pub fn plain_symbols(index: &Index, root: &Path, sample: &Sample, seed: &mut See
         let seconds = since(begun);
         let (first, only) = match &answer {
             SymbolAnswer::Exact(found) => (Some(found), true),
-            SymbolAnswer::Ambiguous(all) => (all.first(), false),
+            SymbolAnswer::Ambiguous { first, .. } => (first.first(), false),
             SymbolAnswer::NotFound => (None, true),
         };
         let is_right = first.is_some_and(|found| is_at(found, &place) || !only && names_it(root, found, &place.name));
@@ -112,14 +112,14 @@ pub fn absent_symbols(index: &Index, sample: &Sample, seed: &mut Seed) -> Answer
 }
 
 fn is_at(found: &SymbolDefinition, place: &Defined) -> bool {
-    let from = found.definition.start_line.saturating_sub(HEAD_LINES_MAX);
-    found.path == place.path && from <= place.line && place.line <= found.definition.end_line
+    let from = found.start_line.saturating_sub(HEAD_LINES_MAX);
+    found.path == place.path && from <= place.line && place.line <= found.end_line
 }
 
 fn names_it(root: &Path, found: &SymbolDefinition, name: &str) -> bool {
     let Ok(text) = std::fs::read(root.join(&found.path)) else { return false };
     let text = String::from_utf8_lossy(&text);
-    let first = found.definition.start_line.saturating_sub(1);
+    let first = found.start_line.saturating_sub(1);
     text.lines().skip(first).take(HEAD_LINES_MAX).any(|line| line.contains(name))
 }
 

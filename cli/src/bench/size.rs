@@ -99,8 +99,7 @@ pub fn measure(tree: &Path, measure: &Measure, semble: Option<&mut Semble>) -> R
     let unseen = built.skipped.iter().filter(|(_, is_text)| !is_text).map(|(path, _)| path.clone()).collect();
     let codesearch =
         wants_codesearch(measure.peers).then(|| Codesearch::new(shadow.root(), measure.scratch)).transpose()?;
-    let patterns =
-        greps(&index, &unseen, &sample, &mut seed, measure.patterns, measure.peers, codesearch.as_ref())?;
+    let patterns = greps(&index, &unseen, &sample, &mut seed, measure.patterns, measure.peers, codesearch.as_ref())?;
     pattern_rows(&mut table, &patterns, codesearch.as_ref());
 
     let found = edits(&mut index, &shadow, &mut seed, measure.cancel)?;

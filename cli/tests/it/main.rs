@@ -7,6 +7,7 @@ mod embedders;
 mod home;
 mod hooks;
 mod hostile;
+mod lookup;
 mod model_server;
 mod real_model;
 mod session;

@@ -1,6 +1,7 @@
 //! Where is this name defined? `exact`, `ambiguous` or `not_found`, and never something that merely sounds like it.
 
 use std::cmp::Reverse;
+use std::sync::Arc;
 
 use rustc_hash::FxHashSet;
 
@@ -14,8 +15,8 @@ pub(crate) const AMBIGUOUS_MAX: usize = 50;
 /// Definitions of one name that are looked at, in the files that promise most.
 const DECODED_MAX: usize = 20_000;
 
-/// Which files live, and how they are called.
-pub(crate) trait Files {
+/// Which files live, and how they are called. What is hidden lives not.
+pub(crate) trait Living {
     /// Relative to the root; nothing for a file that is no more.
     fn path(&self, file: FileNo) -> Option<&str>;
 }
@@ -34,7 +35,7 @@ pub(crate) enum Lookup {
 /// The symbol lane: its segments together.
 #[derive(Default)]
 pub(crate) struct Symbols {
-    pub segments: Vec<SymbolSegment>,
+    pub segments: Vec<Arc<SymbolSegment>>,
 }
 
 /// A question, taken apart.
@@ -79,7 +80,7 @@ impl Wanted {
 impl Symbols {
     /// The definitions that bear `name`, which may be qualified (`Session.close`, `Session::close`) and may begin with
     /// a path (`src/session.py:Session.close`). Letter case decides only where it can.
-    pub(crate) fn lookup(&self, name: &str, files: &dyn Files) -> Lookup {
+    pub(crate) fn lookup(&self, name: &str, files: &dyn Living) -> Lookup {
         let wanted = Wanted::of(name);
         if wanted.name.is_empty() {
             return Lookup::NotFound;
@@ -98,13 +99,13 @@ impl Symbols {
         }
     }
 
-    fn bearers(&self, wanted: &Wanted, fold: bool, files: &dyn Files) -> Vec<Place> {
+    fn bearers(&self, wanted: &Wanted, fold: bool, files: &dyn Living) -> Vec<Place> {
         let mut found = Vec::new();
         for segment in &self.segments {
             let postings = match fold {
                 false => segment.posting(wanted.plain()).into_iter().collect(),
                 true => {
-                    let names = segment.names_like(wanted.plain(), false);
+                    let names = segment.names_like(wanted.plain());
                     names.iter().filter_map(|(_, offset)| segment.posting_at(*offset)).collect::<Vec<_>>()
                 }
             };
@@ -123,7 +124,7 @@ impl Symbols {
         segment: &SymbolSegment,
         mut all: Vec<(u32, u32)>,
         wanted: &Wanted,
-        files: &dyn Files,
+        files: &dyn Living,
     ) -> Vec<(u32, u32)> {
         let path = |place: u32| segment.file(place).and_then(|file| files.path(file));
         all.retain(|(file, _)| path(*file).is_some_and(|path| wanted.fits_path(path)));
@@ -155,7 +156,7 @@ pub(super) fn read(segment: &SymbolSegment, ascending: &[(u32, u32)]) -> Vec<Pla
     found
 }
 
-fn sort(found: &mut [Place], files: &dyn Files) {
+fn sort(found: &mut [Place], files: &dyn Living) {
     found.sort_by_cached_key(|place| key(place, files));
 }
 
@@ -163,7 +164,7 @@ pub(super) type SortKey = ((bool, bool, bool, bool, usize, Reverse<bool>), (Stri
 
 /// What comes first of definitions of one name: code before tests and what others wrote, what others see, what
 /// stands at the top, types before what has their name beside them; then by path and line.
-pub(super) fn key(place: &Place, files: &dyn Files) -> SortKey {
+pub(super) fn key(place: &Place, files: &dyn Living) -> SortKey {
     let path = files.path(place.file).unwrap_or_default();
     let is_test = is_test_path(path) || is_test_symbol(&place.qualified());
     let depth = place.parent.as_deref().map_or(0, |parent| parent.matches('.').count() + 1);

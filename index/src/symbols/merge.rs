@@ -8,7 +8,7 @@ use rustc_hash::FxHashMap;
 use super::SymbolError;
 use super::segment::SymbolSegment;
 use super::wire::Stored;
-use super::writer::{Keep, SymbolWriter};
+use super::writer::SymbolWriter;
 use crate::file_no::FileNo;
 
 /// Writes the living files of `segments` as one segment at `path`. Returns its size in bytes.
@@ -16,13 +16,12 @@ pub(crate) fn merge(
     segments: &[&SymbolSegment],
     alive: &dyn Fn(FileNo) -> bool,
     path: &Path,
-    keep: Keep,
 ) -> Result<u64, SymbolError> {
     let mut writer = SymbolWriter::default();
     for segment in segments {
         read_into(&mut writer, segment, alive).ok_or(SymbolError::Damaged)?;
     }
-    writer.finish(path, keep)
+    writer.finish(path)
 }
 
 fn read_into(writer: &mut SymbolWriter, segment: &SymbolSegment, alive: &dyn Fn(FileNo) -> bool) -> Option<()> {

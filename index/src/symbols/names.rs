@@ -21,7 +21,7 @@ impl Symbols {
         while let Some((name, values)) = union.next() {
             let name = std::str::from_utf8(name).map_err(|_| SymbolError::Damaged)?;
             let read = |value: &fst::map::IndexedValue| {
-                let segment = self.segments.get(value.index)?;
+                let segment = &**self.segments.get(value.index)?;
                 Some((segment, segment.posting_at(value.value)?))
             };
             let postings: Option<Vec<_>> = values.iter().map(read).collect();
@@ -32,6 +32,6 @@ impl Symbols {
 
     /// The files that hold the name: (definers, users), living or not, each with the segment that says so.
     pub(crate) fn holders(&self, name: &str) -> Vec<(&SymbolSegment, Posting)> {
-        self.segments.iter().filter_map(|segment| Some((segment, segment.posting(name)?))).collect()
+        self.segments.iter().filter_map(|segment| Some((&**segment, segment.posting(name)?))).collect()
     }
 }

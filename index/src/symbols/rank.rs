@@ -2,7 +2,7 @@
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::lookup::{Files, Symbols, key, read};
+use super::lookup::{Living, Symbols, key, read};
 use super::segment::{Place, SymbolSegment};
 use super::writer::parts;
 use crate::fuse::is_test_path;
@@ -17,20 +17,7 @@ const WEIGHED_MAX: usize = 1500;
 const PLACES_OF_NAME_MAX: usize = 8;
 
 impl Symbols {
-    /// Definitions whose names begin so, whatever the case, best first.
-    pub(crate) fn with_prefix(&self, prefix: &str, limit: usize, files: &dyn Files) -> Vec<Place> {
-        let mut found = Vec::new();
-        for segment in &self.segments {
-            for (_, offset) in segment.names_like(prefix, true) {
-                found.extend(self.living(segment, offset, files));
-            }
-        }
-        found.sort_by_key(|place: &Place| place.name.len());
-        found.truncate(limit);
-        found
-    }
-
-    fn living(&self, segment: &SymbolSegment, offset: u64, files: &dyn Files) -> Vec<Place> {
+    fn living(&self, segment: &SymbolSegment, offset: u64, files: &dyn Living) -> Vec<Place> {
         let Some(posting) = segment.posting_at(offset) else { return Vec::new() };
         let mut all = posting.definitions;
         all.retain(|(file, _)| segment.file(*file).is_some_and(|file| files.path(file).is_some()));
@@ -46,7 +33,7 @@ impl Symbols {
     /// The definitions whose names the words of a query speak of, best first, with their scores. An identifier that
     /// the query holds whole comes first; then it counts how much of the name the query holds, rare words more than
     /// common ones.
-    pub(crate) fn rank(&self, words: &[String], limit: usize, files: &dyn Files) -> Vec<(Place, f64)> {
+    pub(crate) fn rank(&self, words: &[String], limit: usize, files: &dyn Living) -> Vec<(Place, f64)> {
         let mut weigh = Weights::of(self, words);
         let mut names: Vec<(bool, f64, usize, u64, String)> = Vec::new();
         for (at, segment) in self.segments.iter().enumerate() {
@@ -116,7 +103,7 @@ impl<'a> Weights<'a> {
             best.select_nth_unstable_by(WEIGHED_MAX, by_score);
             best.truncate(WEIGHED_MAX);
         }
-        let whole = self.words.iter().flat_map(|word| segment.names_like(word, false));
+        let whole = self.words.iter().flat_map(|word| segment.names_like(word));
         let whole: FxHashSet<u64> = whole.map(|(_, offset)| offset).collect();
         let parts = best.into_iter().map(|(_, name)| u64::from(name)).filter(|name| !whole.contains(name));
         parts.map(|name| (name, false)).chain(whole.iter().map(|name| (*name, true))).collect()

@@ -6,7 +6,6 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use fst::automaton::{Automaton, Str};
 use fst::{IntoStreamer, Map, Streamer};
 
 use super::SymbolError;
@@ -17,7 +16,7 @@ use crate::outline::{HEAD_BYTES_MAX, Kind, signature};
 use crate::segment::{Segment, Tag};
 use crate::varint::take_ascending;
 
-/// Names that one look-up by prefix or without regard to case goes through.
+/// Names that one look-up without regard to case goes through.
 const NAMES_MAX: usize = 4096;
 
 /// A definition as the lane knows it. Lines are those of the indexed version of the file.
@@ -95,7 +94,11 @@ pub(crate) struct SymbolSegment {
 impl SymbolSegment {
     /// Opens a segment and compares its checksums.
     pub(crate) fn open(path: &Path) -> Result<SymbolSegment, SymbolError> {
-        let segment = Arc::new(Segment::open(path, wire::FORMAT)?);
+        SymbolSegment::of(Segment::open(path, wire::FORMAT)?)
+    }
+
+    pub(super) fn of(segment: Segment) -> Result<SymbolSegment, SymbolError> {
+        let segment = Arc::new(segment);
         segment.verify()?;
         let fst = |tag| Map::new(Section(segment.clone(), tag));
         let (names, words, imports) = (fst(wire::NAMES)?, fst(wire::WORDS)?, fst(wire::IMPORTS)?);
@@ -157,12 +160,16 @@ impl SymbolSegment {
         number(&mut self.section(wire::POSTINGS).get(usize::try_from(offset).ok()?..)?)
     }
 
-    /// Names equal to `name` but for the case of ASCII letters, or beginning so.
-    pub(crate) fn names_like(&self, name: &str, prefix: bool) -> Vec<(String, u64)> {
-        match prefix {
-            true => collect(self.names.search(Folded::new(name).starts_with()).into_stream()),
-            false => collect(self.names.search(Folded::new(name)).into_stream()),
+    /// Names equal to `name` but for the case of ASCII letters.
+    pub(crate) fn names_like(&self, name: &str) -> Vec<(String, u64)> {
+        let mut stream = self.names.search(Folded::new(name)).into_stream();
+        let mut found = Vec::new();
+        while found.len() < NAMES_MAX
+            && let Some((name, offset)) = stream.next()
+        {
+            found.extend(String::from_utf8(name.to_vec()).ok().map(|name| (name, offset)));
         }
+        found
     }
 
     /// The name whose posting lies at `offset`.
@@ -181,11 +188,6 @@ impl SymbolSegment {
         let Some(offset) = self.words.get(word) else { return 0 };
         let bytes = self.section(wire::WORD_POSTINGS).get(offset as usize..);
         bytes.and_then(|mut bytes| number(&mut bytes)).unwrap_or(0) as usize
-    }
-
-    /// Words that begin so, with how many there are at most.
-    pub(crate) fn words_like(&self, prefix: &str) -> Vec<(String, u64)> {
-        collect(self.words.search(Str::new(prefix).starts_with()).into_stream())
     }
 
     /// The definitions at `places` of one file's block, ascending.
@@ -311,14 +313,4 @@ impl SymbolSegment {
             ("imports", size(wire::IMPORTS)),
         ]
     }
-}
-
-fn collect<A: Automaton>(mut stream: fst::map::Stream<'_, A>) -> Vec<(String, u64)> {
-    let mut found = Vec::new();
-    while found.len() < NAMES_MAX
-        && let Some((name, offset)) = stream.next()
-    {
-        found.extend(String::from_utf8(name.to_vec()).ok().map(|name| (name, offset)));
-    }
-    found
 }

@@ -1,8 +1,7 @@
 //! How do the symbols of many files become one segment?
 //!
 //! Files come in any order and are kept small in memory until `finish`, which orders everything: the same files give
-//! the same bytes. A tree of five million lines takes about 150 MB here; who has less writes several segments and
-//! merges them.
+//! the same bytes. A tree of five million lines takes about 150 MB here; who has less writes several segments.
 
 use std::io::Write;
 use std::path::Path;
@@ -11,6 +10,7 @@ use fst::MapBuilder;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::SymbolError;
+use super::segment::SymbolSegment;
 use super::wire::{self, Parent, Stored};
 use crate::file_no::FileNo;
 use crate::parsed::Syntax;
@@ -22,15 +22,6 @@ use crate::varint::{put, put_ascending};
 const USED_NAMES_MAX: usize = 5000;
 /// What a name costs in memory beside its bytes: the entry of the map, the allocation.
 const NAME_BYTES_BESIDE: usize = 48;
-
-/// Which uses are worth their bytes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Keep {
-    /// All: another segment may define what is used here.
-    All,
-    /// Those of names that this segment defines: it is the only one.
-    Defined,
-}
 
 /// Gathers the symbols of files.
 #[derive(Default)]
@@ -141,13 +132,18 @@ impl SymbolWriter {
         fixed + self.names.bytes + self.imports.bytes + self.files.capacity() * size_of::<FileDraft>()
     }
 
-    /// How many files it holds.
-    pub(crate) fn len(&self) -> usize {
-        self.files.len()
+    /// Writes a segment at `path`, which must not exist yet. Returns its size in bytes.
+    pub(crate) fn finish(self, path: &Path) -> Result<u64, SymbolError> {
+        Ok(self.write(SegmentWriter::create(path, wire::FORMAT)?)?.finish()?)
     }
 
-    /// Writes a segment at `path`, which must not exist yet. Returns its size in bytes.
-    pub(crate) fn finish(mut self, path: &Path, keep: Keep) -> Result<u64, SymbolError> {
+    /// Makes a segment that is no file.
+    pub(crate) fn in_memory(self) -> Result<SymbolSegment, SymbolError> {
+        let written = self.write(SegmentWriter::in_memory(wire::FORMAT)?)?;
+        SymbolSegment::of(written.into_segment()?)
+    }
+
+    fn write<W: Write>(mut self, mut writer: SegmentWriter<W>) -> Result<SegmentWriter<W>, SymbolError> {
         let mut places: Vec<u32> = (0..self.files.len() as u32).collect();
         places.sort_unstable_by_key(|&at| self.files[at as usize].number);
         let mut place_of = vec![0u32; places.len()];
@@ -156,8 +152,7 @@ impl SymbolWriter {
         self.files.sort_unstable_by_key(|file| file.number);
 
         let imports = self.imports.sorted();
-        let names = Names::write(self.names.sorted(), &self.files, self.uses, keep)?;
-        let mut writer = SegmentWriter::create(path, wire::FORMAT)?;
+        let names = Names::write(self.names.sorted(), &self.files, self.uses)?;
         write_files(&mut writer, &mut self.files, &names.offsets, &imports)?;
         let mut write = |tag, bytes: &[u8]| {
             writer.section(tag)?;
@@ -173,7 +168,7 @@ impl SymbolWriter {
         put(&mut counts, names.defined.len() as u64);
         put(&mut counts, self.files.iter().map(|file| file.definitions.len() as u64).sum());
         write(wire::COUNTS, &counts)?;
-        Ok(writer.finish()?)
+        Ok(writer)
     }
 }
 
@@ -188,12 +183,7 @@ struct Names {
 }
 
 impl Names {
-    fn write(
-        sorted: Vec<(Box<str>, u32)>,
-        files: &[FileDraft],
-        uses: Vec<(u32, u32)>,
-        keep: Keep,
-    ) -> Result<Names, SymbolError> {
+    fn write(sorted: Vec<(Box<str>, u32)>, files: &[FileDraft], uses: Vec<(u32, u32)>) -> Result<Names, SymbolError> {
         let definitions = files.iter().enumerate().flat_map(|(file, draft)| {
             let places = draft.definitions.iter().enumerate();
             places.map(move |(place, stored)| (stored.name, (file as u32, place as u32)))
@@ -204,7 +194,7 @@ impl Names {
         let (mut postings, mut offsets, mut defined) = (Vec::new(), vec![0; sorted.len()], Vec::new());
         for (name, id) in sorted {
             let (own, used) = (definitions.group(id), uses.group(id));
-            if own.is_empty() && (used.is_empty() || keep == Keep::Defined) {
+            if own.is_empty() && used.is_empty() {
                 continue;
             }
             let offset = u32::try_from(postings.len()).map_err(|_| SymbolError::TooLarge)?;
@@ -253,8 +243,8 @@ impl<T: Copy + Ord + Default> Grouped<T> {
     }
 }
 
-fn write_files(
-    writer: &mut SegmentWriter,
+fn write_files<W: Write>(
+    writer: &mut SegmentWriter<W>,
     files: &mut [FileDraft],
     offsets: &[u32],
     imports: &[(Box<str>, u32)],

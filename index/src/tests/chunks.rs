@@ -1,6 +1,11 @@
 //! Is a file cut into the pieces that a reader would cut it into?
 
-use crate::chunk::{Cut, cut};
+use crate::chunk::{self, Cut};
+use crate::outline::outlined;
+
+fn cut(path: &str, text: &str) -> Cut {
+    chunk::cut(text, &outlined(path, text.as_bytes()).unwrap_or_default())
+}
 
 /// `symbol:start-end` of every chunk.
 fn shape(cut: &Cut) -> Vec<String> {

@@ -102,7 +102,7 @@ fn answers(index: &Index) -> Vec<BTreeSet<String>> {
         answers.push(hits.iter().map(|hit| format!("{}:{} {}", hit.path, hit.start_line, hit.text)).collect());
         answers.push(match index.symbol(&format!("{name}_1")) {
             SymbolAnswer::Exact(one) => BTreeSet::from([format!("{one:?}")]),
-            SymbolAnswer::Ambiguous(many) => many.iter().map(|one| format!("{one:?}")).collect(),
+            SymbolAnswer::Ambiguous { first, .. } => first.iter().map(|one| format!("{one:?}")).collect(),
             SymbolAnswer::NotFound => BTreeSet::new(),
         });
     }
@@ -179,7 +179,7 @@ fn parts_and_segments_that_grow_many_are_merged() {
         refresh(&mut index).unwrap();
     }
     let manifest = crate::manifest::Manifest::read(&bench.store).unwrap().unwrap();
-    for prefix in ["files-", "definitions-"] {
+    for prefix in ["files-", "symbols-"] {
         let count = manifest.segments_of(prefix).count();
         assert!((1..=8).contains(&count), "{prefix} {count}");
     }

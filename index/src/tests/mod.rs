@@ -4,6 +4,7 @@ mod chunks;
 mod crash;
 mod differential;
 mod grep;
+mod navigate;
 mod outline;
 mod outline_edges;
 mod overlay;
@@ -25,8 +26,9 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use crate::classify::Class;
 use crate::hash::{ContentKey, PieceHash};
 use crate::manifest::Manifest;
+use crate::symbols::{Living, SymbolPlace};
 use crate::tokenize::words;
-use crate::{Definition, EmbedError, Embedder, Index, Kind, Query, RefreshError, Report, Skipped};
+use crate::{EmbedError, Embedder, Index, Kind, Query, RefreshError, Report, Skipped};
 
 /// Maps a text to counts of its words, each word at a place that its hash names: the same words, the same direction.
 pub(crate) struct WordCounts {
@@ -142,27 +144,46 @@ pub(crate) struct Contents {
     texts: BTreeSet<(String, usize)>,
     /// Pieces that have a vector and a file that needs it.
     vectors: BTreeSet<PieceHash>,
+    /// The names that each file uses and does not define.
+    uses: BTreeMap<String, BTreeSet<String>>,
     skipped: Vec<Skipped>,
 }
 
-type File = (ContentKey, Class, u32, Vec<Piece>, Vec<Definition>);
+type File = (ContentKey, Class, u32, Vec<Piece>, Vec<Defined>);
+/// Name, kind, lines, whether others see it.
+type Defined = (String, Kind, usize, usize, bool);
 type Piece = (PieceHash, usize, usize, Option<String>, Option<Kind>);
 
 pub(crate) fn contents(index: &Index) -> Contents {
     let view = index.view();
     let files = &view.files;
-    let definitions = &view.definitions().files;
     let file = |row: usize| {
         let head = files.head(row);
         let piece = |c: crate::files::ChunkRef<'_>| (c.hash, c.start, c.end, c.symbol.map(str::to_owned), c.kind);
         let pieces = files.chunks(row).map(piece).collect();
-        (files.path(row).to_owned(), (head.key, head.class, head.lines, pieces, definitions[row].1.clone()))
+        let defined = |p: SymbolPlace| (p.qualified(), p.kind, p.start_line, p.end_line, p.exported);
+        let definitions = view.outline(row as u32).into_iter().map(defined).collect();
+        (files.path(row).to_owned(), (head.key, head.class, head.lines, pieces, definitions))
     };
     let ids = view.lexical.as_ref().unwrap().everything();
     let texts = ids.into_iter().filter_map(|id| view.key_of(id));
     let vectors = view.vectors.as_ref().unwrap().as_ref().map(|vectors| vectors.hashes().unwrap()).unwrap_or_default();
     let needed = |hash: &PieceHash| view.keys_of_hash(*hash).next().is_some();
+    let mut uses: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+    let symbols = view.symbols();
+    let mut note = |name: &str, file| {
+        if let Some(path) = Living::path(view, file) {
+            uses.entry(path.to_owned()).or_default().insert(name.to_owned());
+        }
+    };
+    let each = symbols.each_name(|name, postings| {
+        for (segment, posting) in postings {
+            posting.used_in.iter().for_each(|place| note(name, segment.file(*place).unwrap()));
+        }
+    });
+    each.unwrap();
     Contents {
+        uses,
         files: (0..files.len()).map(file).collect(),
         texts: texts.map(|(row, at)| (files.path(row as usize).to_owned(), at as usize)).collect(),
         vectors: vectors.into_iter().filter(needed).collect(),

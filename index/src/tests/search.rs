@@ -146,7 +146,7 @@ fn a_symbol_is_exact_ambiguous_or_not_found() {
     assert_eq!(path_of("other.py:fetch()"), "src/other.py");
     assert_eq!(path_of("client.rs:Client::fetch"), "src/client.rs");
     match index.symbol("Client::fetch") {
-        SymbolAnswer::Ambiguous(found) => assert_eq!(found.len(), 2),
+        SymbolAnswer::Ambiguous { first, count } => assert_eq!((first.len(), count), (2, 2)),
         other => panic!("{other:?}"),
     }
     assert_eq!(index.symbol("no_such_name"), SymbolAnswer::NotFound);

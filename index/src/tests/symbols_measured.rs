@@ -3,6 +3,7 @@
 //! `CLOISTER_MEASURE=1 cargo nextest run -p index --no-default-features --no-capture symbols_measured`.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::cochange::CoChange;
@@ -11,7 +12,7 @@ use crate::graph::FileGraph;
 use crate::language::Language;
 use crate::parsed::parse_once;
 use crate::references::{Tree, callees, callers};
-use crate::symbols::{Files, Keep, Lookup, SymbolPlace, SymbolSegment, SymbolWriter, Symbols, merge};
+use crate::symbols::{Living, Lookup, SymbolPlace, SymbolSegment, SymbolWriter, Symbols, merge};
 
 /// Larger files are generated; the index does not admit them either.
 const FILE_BYTES_MAX: u64 = 1024 * 1024;
@@ -21,7 +22,7 @@ struct Corpus {
     paths: Vec<String>,
 }
 
-impl Files for Corpus {
+impl Living for Corpus {
     fn path(&self, file: FileNo) -> Option<&str> {
         self.paths.get(file.0 as usize).map(String::as_str)
     }
@@ -132,9 +133,9 @@ fn written(corpus: &Corpus, directory: &Path) -> Symbols {
         lines as f64 / (parse + walk + add).as_secs_f64()
     ));
     let start = cpu_time();
-    let size = writer.finish(&directory.join("all"), Keep::All).unwrap();
+    let size = writer.finish(&directory.join("all")).unwrap();
     say(&format!(
-        "all uses: {size} bytes, {:.4} of the source, written in {:?}",
+        "{size} bytes, {:.4} of the source, written in {:?}",
         size as f64 / bytes as f64,
         (cpu_time() - start)
     ));
@@ -142,18 +143,13 @@ fn written(corpus: &Corpus, directory: &Path) -> Symbols {
     let all = SymbolSegment::open(&directory.join("all")).unwrap();
     say(&format!("opened and verified in {:?}", cpu_time() - start));
     let start = cpu_time();
-    let size = merge(&[&all], &|_| true, &directory.join("defined"), Keep::Defined).unwrap();
-    say(&format!(
-        "uses of defined names: {size} bytes, {:.4} of the source, merged in {:?}",
-        size as f64 / bytes as f64,
-        (cpu_time() - start)
-    ));
-    let defined = SymbolSegment::open(&directory.join("defined")).unwrap();
-    for (name, bytes) in defined.section_bytes() {
+    merge(&[&all], &|_| true, &directory.join("merged")).unwrap();
+    say(&format!("merged in {:?}", cpu_time() - start));
+    for (name, bytes) in all.section_bytes() {
         eprintln!("    {name}: {bytes}");
     }
-    say(&format!("{} definitions", defined.definition_count));
-    Symbols { segments: vec![defined] }
+    say(&format!("{} definitions", all.definition_count));
+    Symbols { segments: vec![Arc::new(all)] }
 }
 
 /// Every n-th definition is asked for: by its plain name, qualified, and with its path.

@@ -36,7 +36,7 @@ use tokio::sync::watch;
 
 use crate::{Event, GenerateRequest, Message, SubmitError};
 use error::ApiError;
-pub use serve::{ServeError, bind, serve, serve_blocking, serve_on};
+pub use serve::{ServeError, bind, serve, serve_blocking, serve_on, serve_routes_blocking};
 pub use served::Served;
 use state::Server;
 pub use state::{Limits, Slot};

@@ -6,11 +6,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use axum::{Router, middleware};
 use thiserror::Error;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 
-use super::guard::is_loopback;
+use super::guard::{is_loopback, local_host_only};
 use super::state::{Limits, Server, Slot};
 use super::{Backend, routes};
 
@@ -100,6 +101,44 @@ pub fn serve_blocking<B: Backend>(
     stop: Arc<AtomicBool>,
     on_ready: impl FnOnce(SocketAddr),
 ) -> Result<(), ServeError> {
+    blocking(address, on_ready, async |listener| serve_on(listener, backend, Limits::default(), turned(stop)).await)
+}
+
+/// Serves routes of the caller like [`serve_blocking`]: on loopback, and only requests that are meant for this machine.
+/// After `stop` answers under way have [`Limits::drain_time_max`] to end.
+pub fn serve_routes_blocking(
+    address: SocketAddr,
+    routes: Router,
+    stop: Arc<AtomicBool>,
+    on_ready: impl FnOnce(SocketAddr),
+) -> Result<(), ServeError> {
+    let routes = routes.layer(middleware::from_fn(local_host_only));
+    blocking(address, on_ready, async |listener| {
+        let server = axum::serve(listener, routes).with_graceful_shutdown(turned(stop.clone())).into_future();
+        let drained = async {
+            turned(stop).await;
+            tokio::time::sleep(Limits::default().drain_time_max).await;
+        };
+        tokio::select! {
+            served = server => served.map_err(ServeError::Run),
+            () = drained => Ok(()),
+        }
+    })
+}
+
+/// Completes once the flag is true.
+async fn turned(stop: Arc<AtomicBool>) {
+    while !stop.load(Ordering::Relaxed) {
+        tokio::time::sleep(STOP_POLL).await;
+    }
+}
+
+/// Runs a server on a runtime of its own.
+fn blocking(
+    address: SocketAddr,
+    on_ready: impl FnOnce(SocketAddr),
+    serve: impl AsyncFnOnce(TcpListener) -> Result<(), ServeError>,
+) -> Result<(), ServeError> {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
         .thread_name("http")
@@ -109,12 +148,7 @@ pub fn serve_blocking<B: Backend>(
     let served = runtime.block_on(async {
         let listener = bind(address).await?;
         on_ready(listener.local_addr().map_err(ServeError::Run)?);
-        let stopped = async move {
-            while !stop.load(Ordering::Relaxed) {
-                tokio::time::sleep(STOP_POLL).await;
-            }
-        };
-        serve_on(listener, backend, Limits::default(), stopped).await
+        serve(listener).await
     });
     runtime.shutdown_background();
     served

@@ -8,21 +8,18 @@ use super::*;
 /// The words of every command that bash would run, by bash's own account: no program can be found, so each command
 /// comes to the handler. `None` where there is no bash.
 fn bash_reads(script: &str) -> Option<Vec<Vec<String>>> {
-    let dir = tempfile::tempdir().unwrap();
-    let harness = "set -f; command_not_found_handle() { printf '%s\\0' \"$@\" $'\\n' >&9; }; eval \"$1\"";
-    let report = dir.path().join("report");
+    let (dir, reports) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    // A file for each process: the two sides of a pipe run at the same time.
+    let handler = format!("printf '%s\\0' \"$@\" $'\\n' >>'{}'/$BASHPID", reports.path().display());
     let status = Command::new("bash")
-        .args([
-            "--norc",
-            "-c",
-            &format!("exec 9>>'{}'; PATH=/nonexistent; {harness}", report.display()),
-            "bash",
-            script,
-        ])
+        .args(["--norc", "-c"])
+        .arg(format!("PATH=/nonexistent; set -f; command_not_found_handle() {{ {handler}; }}; eval \"$1\""))
+        .args(["bash", script])
         .current_dir(dir.path())
         .status();
     status.ok()?;
-    let report = std::fs::read_to_string(report).ok()?;
+    let files = std::fs::read_dir(reports.path()).unwrap().map(|file| file.unwrap().path());
+    let report: String = files.map(|file| std::fs::read_to_string(file).unwrap()).collect();
     let mut commands: Vec<Vec<String>> =
         report.split_terminator("\n\0").map(|c| c.split_terminator('\0').map(str::to_owned).collect()).collect();
     commands.sort();
