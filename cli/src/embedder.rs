@@ -142,6 +142,10 @@ impl index::Embedder for TokenTable {
         self.embedder.dimension()
     }
 
+    fn skips_small(&self) -> bool {
+        true
+    }
+
     fn embed(&self, texts: &[String]) -> Result<Vec<Vec<f32>>, index::EmbedError> {
         Ok(self.embedder.embed(texts))
     }

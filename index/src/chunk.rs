@@ -22,6 +22,8 @@ const LINES_MAX: usize = 80;
 const LINES_OVERLAP: usize = 8;
 /// A piece with more bytes is split, whatever its lines.
 const CHUNK_BYTES_MAX: usize = 8 * 1024;
+/// A piece of fewer bytes is small: a getter, an import, a plain struct.
+const SMALL_BYTES: usize = 200;
 /// Small embedding models read a few hundred tokens; sending more only costs time.
 const EMBEDDING_BYTES_MAX: usize = 2000;
 
@@ -42,6 +44,11 @@ pub(crate) struct Chunk {
 }
 
 impl Chunk {
+    /// Whether it says so little that its words say it all, see [`crate::Embedder::skips_small`].
+    pub(crate) fn is_small(&self) -> bool {
+        self.bytes.len() < SMALL_BYTES
+    }
+
     /// What the embedder reads: the name of the definition, then the beginning of the piece. `text` is the file's.
     pub(crate) fn embedding_text(&self, text: &str) -> String {
         let [symbol, newline, head] = embedding_parts(self.symbol.as_deref(), &text[self.bytes.clone()]);

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use rustc_hash::FxHashSet;
 
+use crate::embed::Embedder;
 use crate::file_no::FileNo;
 use crate::files::Files;
 use crate::hash::PieceHash;
@@ -102,7 +103,7 @@ pub(crate) fn diff(
     scope: &Scope,
     files: &Files,
     entries: Vec<Entry>,
-    vectors: Option<&FxHashSet<PieceHash>>,
+    vectors: Option<(&FxHashSet<PieceHash>, &dyn Embedder)>,
     next_file: u32,
 ) -> Diff {
     let mut diff = Diff { jobs: Vec::new(), rows: Vec::new(), unchanged: 0, gone: Vec::new() };
@@ -112,7 +113,9 @@ pub(crate) fn diff(
             diff.gone.push(row);
         }
         let row = rows.next_if(|row| files.path(*row) == entry.path);
-        let lacks = |row: usize| vectors.is_some_and(|present| files.hashes(row).any(|hash| !present.contains(&hash)));
+        let lacks = |row: usize| {
+            vectors.is_some_and(|(present, by)| files.embedded(row, by).any(|hash| !present.contains(&hash)))
+        };
         let lacks_vectors = row.is_some_and(lacks);
         let same = |row: usize| files.head(row).settled && files.head(row).stamp == entry.stamp;
         if row.is_some_and(same) && !lacks_vectors {

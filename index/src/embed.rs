@@ -10,6 +10,12 @@ pub trait Embedder: Send + Sync {
     /// How many numbers one vector has.
     fn dimension(&self) -> usize;
 
+    /// Whether pieces of fewer than 200 bytes need no vector: of so few words there is nothing to learn but the words,
+    /// which the text lane has.
+    fn skips_small(&self) -> bool {
+        false
+    }
+
     /// One vector per text, in order. Called with at most 32 texts at a time.
     fn embed(&self, texts: &[String]) -> Result<Vec<Vec<f32>>, EmbedError>;
 }

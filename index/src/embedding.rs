@@ -36,6 +36,8 @@ pub(crate) type Texts = Vec<(PieceHash, String)>;
 pub(crate) struct Embedding<'a> {
     pub embedder: &'a dyn Embedder,
     pub vectors: &'a Vectors,
+    /// Whether the rows are few and may wait to be written.
+    holds: bool,
     /// Pieces that have a vector or whose text was offered.
     offered: Mutex<FxHashSet<PieceHash>>,
     /// Texts offered and vectors made, for those who want to know how far we are.
@@ -52,15 +54,22 @@ pub(crate) struct Embedded {
 }
 
 impl<'a> Embedding<'a> {
-    pub(crate) fn new(embedder: &'a dyn Embedder, vectors: &'a Vectors, present: &FxHashSet<PieceHash>) -> Self {
+    pub(crate) fn new(
+        embedder: &'a dyn Embedder,
+        vectors: &'a Vectors,
+        present: &FxHashSet<PieceHash>,
+        holds: bool,
+    ) -> Self {
         let (asked, made) = Default::default();
-        Embedding { embedder, vectors, offered: Mutex::new(present.clone()), asked, made }
+        Embedding { embedder, vectors, holds, offered: Mutex::new(present.clone()), asked, made }
     }
 
     /// The texts of a document that nobody offered before.
     pub(crate) fn texts(&self, document: &Document) -> Texts {
         let mut offered = self.offered.lock().expect("no panic while locked");
-        let new = document.chunks.iter().filter(|chunk| offered.insert(chunk.hash));
+        let all = !self.embedder.skips_small();
+        let wanted = document.chunks.iter().filter(|chunk| all || !chunk.is_small());
+        let new = wanted.filter(|chunk| offered.insert(chunk.hash));
         let texts: Texts = new.map(|chunk| (chunk.hash, chunk.embedding_text(&document.text))).collect();
         self.asked.fetch_add(texts.len(), Ordering::Relaxed);
         texts
@@ -114,7 +123,8 @@ impl<'a> Embedding<'a> {
         }
         steps.next("adding vectors")?;
         let waiting = std::mem::take(&mut rows.waiting);
-        match self.vectors.add(&waiting) {
+        let written = if self.holds { self.vectors.hold(&waiting) } else { self.vectors.add(&waiting) };
+        match written {
             Ok(()) => rows.embedded.hashes.extend(waiting.iter().map(|(hash, _)| *hash)),
             Err(error) => rows.embedded.failure = Some(error.to_string()),
         }

@@ -10,6 +10,7 @@ use rustc_hash::FxHashSet;
 use crate::admit::Stamp;
 use crate::classify::Class;
 use crate::document::Document;
+use crate::embed::Embedder;
 use crate::file_no::FileNo;
 use crate::hash::{ContentKey, PieceHash};
 use crate::outline::Kind;
@@ -39,6 +40,8 @@ pub(crate) struct ChunkRef<'files> {
     pub end: usize,
     pub symbol: Option<&'files str>,
     pub kind: Option<Kind>,
+    /// See [`crate::chunk::Chunk::is_small`].
+    pub small: bool,
 }
 
 #[derive(Debug, Clone)]
@@ -57,6 +60,7 @@ struct ChunkRow {
     symbol: u32,
     /// See [`kind_of_number`].
     kind: u8,
+    small: bool,
 }
 
 /// The table.
@@ -106,6 +110,7 @@ impl Files {
             end: chunk.end as usize,
             symbol: symbol.map(|range| &self.symbols[range.start as usize..range.end as usize]),
             kind: kind_of_number(chunk.kind),
+            small: chunk.small,
         }
     }
 
@@ -117,6 +122,14 @@ impl Files {
     pub(crate) fn hashes(&self, row: usize) -> impl Iterator<Item = PieceHash> {
         let range = &self.rows[row].chunks;
         self.chunks[range.start as usize..range.end as usize].iter().map(|chunk| chunk.hash)
+    }
+
+    /// The names of those pieces of a file that this embedder makes a vector of.
+    pub(crate) fn embedded(&self, row: usize, embedder: &dyn Embedder) -> impl Iterator<Item = PieceHash> {
+        let range = &self.rows[row].chunks;
+        let all = !embedder.skips_small();
+        let wanted = self.chunks[range.start as usize..range.end as usize].iter().filter(move |c| all || !c.small);
+        wanted.map(|chunk| chunk.hash)
     }
 
     /// The row of a path. Legal once the table is settled.
@@ -168,6 +181,7 @@ impl Files {
                 end: chunk.end as usize,
                 symbol: chunk.symbol.as_deref(),
                 kind: chunk.kind,
+                small: chunk.is_small(),
             });
         }
     }
@@ -201,7 +215,8 @@ impl Files {
             }
         };
         let (start, end) = (chunk.start as u32, chunk.end as u32);
-        self.chunks.push(ChunkRow { hash: chunk.hash, start, end, symbol, kind: number_of_kind(chunk.kind) });
+        let (kind, small) = (number_of_kind(chunk.kind), chunk.small);
+        self.chunks.push(ChunkRow { hash: chunk.hash, start, end, symbol, kind, small });
         row.chunks.end += 1;
     }
 
@@ -262,6 +277,7 @@ pub(crate) mod tests {
                 end: at * 12 + 5,
                 symbol,
                 kind: kind_of_number(at as u8),
+                small: at % 2 == 0,
             });
         }
     }

@@ -17,7 +17,9 @@ use crate::hash::PieceHash;
 use crate::segment::{Format, Segment, SegmentError, SegmentWriter, Tag};
 use crate::varint::{put, take};
 
-const FORMAT: Format = Format { kind: *b"CLFILES\0", version: 1 };
+/// A bit beside the kind of a piece.
+const SMALL: u8 = 0x80;
+const FORMAT: Format = Format { kind: *b"CLFILES\0", version: 2 };
 const ROWS: Tag = 1;
 const CHUNKS: Tag = 2;
 
@@ -154,7 +156,7 @@ fn put_chunk<'files>(bytes: &mut Vec<u8>, chunk: ChunkRef<'files>, line: &mut us
     bytes.extend(chunk.hash.to_bytes());
     put(bytes, zigzag(chunk.start as i64 - *line as i64));
     put(bytes, (chunk.end - chunk.start) as u64);
-    bytes.push(number_of_kind(chunk.kind));
+    bytes.push(number_of_kind(chunk.kind) | if chunk.small { SMALL } else { 0 });
     *line = chunk.start;
     match chunk.symbol {
         None => bytes.push(0),
@@ -186,7 +188,8 @@ fn take_chunk<'last>(bytes: &mut &[u8], line: &mut i64, last: &'last mut Vec<u8>
         *bytes = after;
     }
     let symbol = if tag == 0 { None } else { Some(std::str::from_utf8(last).ok()?) };
-    Some(ChunkRef { hash, start: start as usize, end: end as usize, symbol, kind: kind_of_number(kind) })
+    let (start, end, small) = (start as usize, end as usize, kind & SMALL != 0);
+    Some(ChunkRef { hash, start, end, symbol, kind: kind_of_number(kind & !SMALL), small })
 }
 
 fn take_u32(bytes: &mut &[u8]) -> Option<u32> {

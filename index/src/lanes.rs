@@ -19,6 +19,11 @@ use crate::view::{ChunkKey, View};
 
 /// Words of a text that are looked up: those that tell most.
 const WORDS_MAX: usize = 40;
+/// Beside so many words that tell more, a word that stands in more than one of so many chunks, and in so many at least,
+/// tells nothing and costs most.
+const WORDS_FEW: usize = 2;
+const COMMON_SHARE: u64 = 12;
+const COMMON_MIN: u64 = 2000;
 /// A name that more definitions bear says nothing about where.
 const BEARERS_MAX: usize = 20;
 /// Files that one mention may mean.
@@ -73,11 +78,17 @@ impl Lanes<'_> {
     fn telling(&self) -> Result<Vec<Wanted>, LexicalError> {
         let wanted = &self.asked.wanted;
         let Ok(lexical) = &self.view.lexical else { return Ok(Vec::new()) };
-        if wanted.len() <= WORDS_MAX {
+        if wanted.len() <= WORDS_FEW {
             return Ok(wanted.clone());
         }
         let words: Vec<&str> = wanted.iter().map(|word| word.text.as_str()).collect();
         let (bearers, chunks) = lexical.rarity(&words)?;
+        let is_common = |at: usize| bearers[at] > COMMON_MIN && bearers[at] > chunks / COMMON_SHARE;
+        let telling: Vec<usize> = (0..wanted.len()).filter(|at| !is_common(*at)).collect();
+        if wanted.len() <= WORDS_MAX {
+            let kept = if telling.len() < WORDS_FEW { (0..wanted.len()).collect() } else { telling };
+            return Ok(kept.into_iter().map(|at| wanted[at].clone()).collect());
+        }
         let worth = |(at, bearers): (usize, &u64)| {
             let rarity = (1.0 + chunks as f64 / (1.0 + *bearers as f64)).ln();
             (at, if *bearers == 0 { 0.0 } else { f64::from(wanted[at].weight) * rarity })

@@ -11,6 +11,7 @@ use std::path::Path;
 
 use rustc_hash::FxHashMap;
 use tantivy::collector::TopDocs;
+use tantivy::merge_policy::NoMergePolicy;
 use tantivy::query::{Bm25StatisticsProvider, BooleanQuery, BoostQuery, Occur, Query, TermQuery};
 use tantivy::schema::{FAST, Field, INDEXED, IndexRecordOption, STRING, Schema, TextFieldIndexing, TextOptions};
 use tantivy::tokenizer::{Token, TokenStream, Tokenizer};
@@ -26,7 +27,7 @@ const TOKENIZER_NAME: &str = "code";
 /// Threads that tokenize.
 const WRITER_THREADS: usize = 2;
 /// Memory of all of them together before they start new segments.
-const WRITER_BYTES: usize = 128 * 1024 * 1024;
+const WRITER_BYTES: usize = 64 * 1024 * 1024;
 /// What a word counts in each field; see the table in `search.rs` for how these were found.
 const CODE_WEIGHT: f32 = 1.0;
 const PROSE_WEIGHT: f32 = 1.0;
@@ -242,9 +243,12 @@ impl Lexical {
             let writer: IndexWriter = self.index.writer_with_num_threads(WRITER_THREADS, WRITER_BYTES)?;
             // One that died left files behind whose names this one may give again.
             writer.garbage_collect_files().wait()?;
+            if self.commit.is_none() {
+                writer.set_merge_policy(Box::new(NoMergePolicy));
+            }
             Ok(writer)
         })?;
-        Ok(LexicalWriter { writer, fields: self.fields })
+        Ok(LexicalWriter { writer, fields: self.fields, is_first: self.commit.is_none() })
     }
 
     /// The ids of all documents.
@@ -334,6 +338,8 @@ impl Bm25StatisticsProvider for Rarity<'_> {
 pub(crate) struct LexicalWriter {
     writer: IndexWriter,
     fields: Fields,
+    /// Whether it fills an empty lane: then all segments become one at the end, which has each word once.
+    is_first: bool,
 }
 
 impl LexicalWriter {
@@ -379,8 +385,15 @@ impl LexicalWriter {
     }
 
     /// Lets what was begun in the background come to its end.
-    pub(crate) fn finish(self) -> Result<(), LexicalError> {
-        fenced(|| Ok(self.writer.wait_merging_threads()?))
+    pub(crate) fn finish(mut self) -> Result<(), LexicalError> {
+        fenced(|| {
+            let segments = self.writer.index().searchable_segment_ids()?;
+            if self.is_first && segments.len() > 1 {
+                self.writer.merge(&segments).wait()?;
+                self.writer.garbage_collect_files().wait()?;
+            }
+            Ok(self.writer.wait_merging_threads()?)
+        })
     }
 }
 

@@ -26,7 +26,7 @@ pub(crate) const MANIFEST_NAME: &str = "manifest";
 /// What a damaged manifest is called once a sound one has taken its name.
 pub(crate) const DAMAGED_MANIFEST: &str = "damaged-manifest";
 /// Changes whenever the layout of the manifest, of a segment or of the text lane changes.
-const FORMAT: Format = Format { kind: *b"CLMANIF\0", version: 3 };
+const FORMAT: Format = Format { kind: *b"CLMANIF\0", version: 4 };
 const HEAD: Tag = 1;
 const SKIPPED: Tag = 2;
 

@@ -1,4 +1,5 @@
-//! How is a large file read without copying it? By mapping it. The only unsafe code of this crate.
+//! How is a large file read without copying it? By mapping it. One of two places of this crate with unsafe code; the other
+//! chooses the instructions of `matrix.rs`.
 
 use std::fs::File;
 use std::io;

@@ -33,6 +33,9 @@ use crate::walk::{Entry, walk_scope};
 /// are needed and this many.
 const STALE_VECTORS: usize = 1024;
 
+/// The vectors of so few files, of a part of the tree, may wait to be written.
+const HELD_FILES_MAX: usize = 16;
+
 /// Why a refresh did not happen. What was committed before still answers.
 #[derive(Debug, thiserror::Error)]
 pub enum RefreshError {
@@ -146,7 +149,7 @@ impl Run<'_, '_> {
         let (old, files) = old.map(|Old { manifest, files }| (manifest, files)).unzip();
         let mut writable = self.open_vectors(old.as_ref());
         let files = files.unwrap_or_default();
-        let present = writable.as_ref().map(|writable| &writable.present);
+        let present = writable.as_ref().map(|writable| &writable.present).zip(self.task.embedder);
         let diff = diff(&self.scope, &files, entries, present, self.plan.next_file);
         let mut change = Change { skipped, ..Change::default() };
         let embedded = self.read(&diff, &files, &mut change, writable.as_ref())?;
@@ -233,9 +236,11 @@ impl Run<'_, '_> {
         let store = self.task.store;
         self.task.steps.next("opening the writer of the text lane")?;
         let writer = self.plan.lexical.writer()?;
+        // A look at the whole tree may be the last thing that this process does.
+        let holds = !matches!(self.scope, Scope::Tree) && diff.jobs.len() <= HELD_FILES_MAX;
         let embedding = writable
             .zip(self.task.embedder)
-            .map(|(writable, embedder)| Embedding::new(embedder, &writable.vectors, &writable.present));
+            .map(|(writable, embedder)| Embedding::new(embedder, &writable.vectors, &writable.present, holds));
         let lanes = Lanes { text: &writer, segments: LANES.to_vec(), store, embedding: embedding.as_ref() };
         let read_at = now_nanos();
         let report = &mut self.report;
@@ -274,13 +279,19 @@ impl Run<'_, '_> {
         all: &Files,
     ) -> Result<VectorRecord, RefreshError> {
         let embedder = self.task.embedder.expect("there are no vectors without an embedder");
+        // A look at the whole tree leaves nothing unwritten that earlier ones held back.
+        if matches!(self.scope, Scope::Tree)
+            && let Err(error) = writable.vectors.add(&[])
+        {
+            self.report.notes.push(error.to_string());
+        }
         self.report.vectors_embedded = embedded.hashes.len();
         writable.present.extend(embedded.hashes);
         let mut missing = 0;
         let is_crowded = writable.present.len() > 2 * all.chunks_in_all() + STALE_VECTORS;
         let were_missing = self.plan.vector.as_ref().is_some_and(|vector| vector.missing > 0);
         if embedded.failure.is_some() || were_missing || is_crowded {
-            let needed: FxHashSet<PieceHash> = (0..all.len()).flat_map(|row| all.hashes(row)).collect();
+            let needed: FxHashSet<PieceHash> = (0..all.len()).flat_map(|row| all.embedded(row, embedder)).collect();
             missing = needed.iter().filter(|hash| !writable.present.contains(hash)).count();
             if is_crowded {
                 self.drop_stale(writable, &needed)?;

@@ -191,15 +191,18 @@ fn gather(view: &View, embedder: Option<&dyn Embedder>, query: &Query) -> Result
     }
     let within = query.path_prefix.as_deref().map(normal_prefix).transpose();
     let within = within.map_err(|OutsideTree(prefix)| SearchError::PathOutside(prefix))?.flatten();
-    let mut lanes = Lanes {
-        view,
-        asked: &asked,
-        within: within.as_deref(),
-        depth: LANE_HITS.max(query.limit.min(HITS_MAX) * 4),
-        notes: view.notes.clone(),
-        named: HashMap::new(),
-    };
-    let found = [lanes.text(), lanes.symbol(), lanes.place(), lanes.vector(embedder, text)];
+    let depth = LANE_HITS.max(query.limit.min(HITS_MAX) * 4);
+    let lanes =
+        || Lanes { view, asked: &asked, within: within.as_deref(), depth, notes: Vec::new(), named: HashMap::new() };
+    let (mut lanes, mut beside) = (lanes(), lanes());
+    lanes.notes.clone_from(&view.notes);
+    // The scan of the vectors takes as long as all others together.
+    let found = std::thread::scope(|scope| {
+        let vector = scope.spawn(|| beside.vector(embedder, text));
+        let (words, symbol, place) = (lanes.text(), lanes.symbol(), lanes.place());
+        [words, symbol, place, vector.join().expect("a scan does not panic")]
+    });
+    lanes.notes.append(&mut beside.notes);
     if found[..3].iter().all(Vec::is_empty) && !found[3].is_empty() {
         lanes.notes.push("no chunk holds any of these words: the hits are alike in meaning at best".to_owned());
     }

@@ -1,7 +1,7 @@
 //! Which chunks mean something like this? Vectors at rest in LanceDB, scanned exactly in memory; the only file that
 //! names LanceDB.
 //!
-//! A row is the hash of a chunk's embedding text and its vector, rounded to int8. Rows are content-addressed: a row is right for ever under its embedder's name, in whatever order writes and crashes happened. So this lane bears
+//! A row is the hash of a chunk's embedding text and its vector, rounded to four bits a number. Rows are content-addressed: a row is right for ever under its embedder's name, in whatever order writes and crashes happened. So this lane bears
 //! no generation. Rows that the manifest does not name are ignored by searches and dropped by the next refresh, rows
 //! that are missing are computed by it, and a cancelled refresh loses none that it has written.
 //!
@@ -17,8 +17,8 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use arrow_array::cast::AsArray;
-use arrow_array::types::{Int8Type, UInt64Type};
-use arrow_array::{FixedSizeListArray, Int8Array, RecordBatch, UInt64Array};
+use arrow_array::types::{UInt8Type, UInt64Type};
+use arrow_array::{FixedSizeListArray, RecordBatch, UInt8Array, UInt64Array};
 use arrow_schema::{DataType, Field, Schema};
 use futures::TryStreamExt;
 use lancedb::Table;
@@ -27,12 +27,14 @@ use lancedb::table::{CompactionOptions, Duration, OptimizeAction};
 use rustc_hash::FxHashSet;
 
 use crate::hash::{PieceHash, short_hex};
-use crate::matrix::{Matrix, NUMBERS_MAX, round};
+use crate::matrix::{Matrix, NUMBERS_MAX, pack, round, unpack};
 
 const HASH: &str = "hash";
 const VECTOR: &str = "vector";
 /// Rows named in one delete.
 const DELETE_ROWS: usize = 2000;
+/// So many rows are held unwritten at most.
+const HELD_ROWS_MAX: usize = 512;
 /// With more data files than this the table is compacted.
 const DATA_FILES_MAX: usize = 24;
 /// Old versions stay this long for those who are reading them right now; who comes too late reads the newest.
@@ -59,9 +61,16 @@ pub(crate) struct Vectors {
     table: Table,
     data_directory: std::path::PathBuf,
     dimension: usize,
+    /// Whether this handle made it: nobody else reads it yet.
+    is_new: bool,
     /// All rows, once somebody has asked for them.
     matrix: Mutex<Option<Arc<Matrix>>>,
+    /// Rows that are not written yet. Locked after `matrix`, where both are.
+    held: Mutex<Rows>,
 }
+
+/// Keys and, one after the other, their numbers.
+type Rows = (Vec<PieceHash>, Vec<i8>);
 
 impl Vectors {
     /// Opens the table of this embedder, or fails where there is none.
@@ -83,7 +92,7 @@ impl Vectors {
         }
         let runtime = Runtime::start()?;
         let uri = directory.to_str().ok_or_else(|| VectorError("its path is not UTF-8".to_owned()))?.to_owned();
-        let name = format!("int8_{}_{dimension}", short_hex(embedder.as_bytes()));
+        let name = format!("int4_{}_{dimension}", short_hex(embedder.as_bytes()));
         let table_name = name.clone();
         let table = runtime.block_on(async move {
             let connection = lancedb::connect(&uri).execute().await?;
@@ -95,7 +104,15 @@ impl Vectors {
             Ok::<Table, lancedb::Error>(table)
         })??;
         let data_directory = directory.join(format!("{name}.lance")).join("data");
-        Ok(Vectors { runtime, table, data_directory, dimension, matrix: Mutex::new(None) })
+        Ok(Vectors {
+            runtime,
+            table,
+            data_directory,
+            dimension,
+            is_new: create,
+            matrix: Mutex::new(None),
+            held: Mutex::default(),
+        })
     }
 
     /// The hashes of all rows.
@@ -107,6 +124,7 @@ impl Vectors {
         for batch in &self.read(&[HASH])? {
             hashes.extend(keys_of(batch)?);
         }
+        hashes.extend(&self.held().0);
         Ok(hashes)
     }
 
@@ -117,10 +135,32 @@ impl Vectors {
 
     /// Adds rows that are not there yet. A call is a commit with files of its own: few calls with many rows each.
     pub(crate) fn add(&self, rows: &[(PieceHash, Vec<f32>)]) -> Result<(), VectorError> {
-        if rows.is_empty() {
-            return Ok(());
+        let (keys, numbers) = self.rounded(rows)?;
+        let mut held = self.held();
+        self.write(&[&held.0[..], &keys].concat(), &[&held.1[..], &numbers].concat())?;
+        *held = Rows::default();
+        drop(held);
+        self.extend(&keys, &numbers);
+        Ok(())
+    }
+
+    /// Adds a few rows to this handle alone: a commit costs more than they do. They are written with the next
+    /// [`Vectors::add`], or once they are many; a process that dies before makes another compute them again.
+    pub(crate) fn hold(&self, rows: &[(PieceHash, Vec<f32>)]) -> Result<(), VectorError> {
+        let (keys, numbers) = self.rounded(rows)?;
+        let mut held = self.held();
+        held.0.extend(&keys);
+        held.1.extend(&numbers);
+        if held.0.len() >= HELD_ROWS_MAX {
+            self.write(&held.0, &held.1)?;
+            *held = Rows::default();
         }
-        let keys: Vec<PieceHash> = rows.iter().map(|(key, _)| *key).collect();
+        drop(held);
+        self.extend(&keys, &numbers);
+        Ok(())
+    }
+
+    fn rounded(&self, rows: &[(PieceHash, Vec<f32>)]) -> Result<Rows, VectorError> {
         let mut numbers = Vec::with_capacity(rows.len() * self.dimension);
         for (_, vector) in rows {
             if vector.len() != self.dimension {
@@ -128,20 +168,32 @@ impl Vectors {
             }
             round(vector, &mut numbers);
         }
-        let item = Arc::new(Field::new("item", DataType::Int8, false));
-        let batch =
-            FixedSizeListArray::try_new(item, self.dimension as i32, Arc::new(Int8Array::from(numbers.clone())), None)
-                .and_then(|vectors| {
-                    let hashes = UInt64Array::from_iter_values(keys.iter().map(|key| key.number()));
-                    RecordBatch::try_new(schema(self.dimension), vec![Arc::new(hashes), Arc::new(vectors)])
-                })
-                .map_err(|error| VectorError(error.to_string()))?;
+        Ok((rows.iter().map(|(key, _)| *key).collect(), numbers))
+    }
+
+    fn write(&self, keys: &[PieceHash], numbers: &[i8]) -> Result<(), VectorError> {
+        if keys.is_empty() {
+            return Ok(());
+        }
+        let mut packed = Vec::with_capacity(keys.len() * self.dimension.div_ceil(2));
+        numbers.chunks_exact(self.dimension).for_each(|row| pack(row, &mut packed));
+        let item = Arc::new(Field::new("item", DataType::UInt8, false));
+        let width = self.dimension.div_ceil(2) as i32;
+        let batch = FixedSizeListArray::try_new(item, width, Arc::new(UInt8Array::from(packed)), None)
+            .and_then(|vectors| {
+                let hashes = UInt64Array::from_iter_values(keys.iter().map(|key| key.number()));
+                RecordBatch::try_new(schema(self.dimension), vec![Arc::new(hashes), Arc::new(vectors)])
+            })
+            .map_err(|error| VectorError(error.to_string()))?;
         let table = self.table.clone();
         self.runtime.block_on(async move { table.add(batch).execute().await })??;
-        if let Some(matrix) = self.lock().as_mut() {
-            Arc::make_mut(matrix).extend(&keys, &numbers);
-        }
         Ok(())
+    }
+
+    fn extend(&self, keys: &[PieceHash], numbers: &[i8]) {
+        if let Some(matrix) = self.lock().as_mut() {
+            Arc::make_mut(matrix).extend(keys, numbers);
+        }
     }
 
     /// Drops rows.
@@ -155,10 +207,21 @@ impl Vectors {
             let table = self.table.clone();
             self.runtime.block_on(async move { table.delete(predicate.as_str()).await })??;
         }
+        self.forget(&hashes.iter().copied().collect());
         if let Some(matrix) = self.lock().as_mut() {
             Arc::make_mut(matrix).remove(&hashes.iter().copied().collect());
         }
         Ok(())
+    }
+
+    fn forget(&self, hashes: &FxHashSet<PieceHash>) {
+        let mut held = self.held();
+        let (keys, numbers) = std::mem::take(&mut *held);
+        for (key, row) in keys.iter().zip(numbers.chunks_exact(self.dimension)).filter(|(key, _)| !hashes.contains(key))
+        {
+            held.0.push(*key);
+            held.1.extend(row);
+        }
     }
 
     /// The hashes of the nearest rows with their cosine distances (0 is the same direction), nearest first.
@@ -173,7 +236,8 @@ impl Vectors {
     /// lock held: files that no version names are taken for those of a writer that died.
     pub(crate) fn tidy(&self) -> Result<(), VectorError> {
         let files = std::fs::read_dir(&self.data_directory).map(|entries| entries.count()).unwrap_or(0);
-        if files <= DATA_FILES_MAX { Ok(()) } else { self.tidy_older_than(VERSION_SECONDS) }
+        let seconds = if self.is_new { 0 } else { VERSION_SECONDS };
+        if files <= DATA_FILES_MAX { Ok(()) } else { self.tidy_older_than(seconds) }
     }
 
     fn tidy_older_than(&self, seconds: i64) -> Result<(), VectorError> {
@@ -219,6 +283,11 @@ impl Vectors {
                 }
             }
         }
+        let own = self.held();
+        for (key, row) in own.0.iter().zip(own.1.chunks_exact(self.dimension)).filter(|(key, _)| !seen.contains(*key)) {
+            matrix.extend(&[*key], row);
+        }
+        drop(own);
         Ok(held.insert(Arc::new(matrix)).clone())
     }
 
@@ -227,16 +296,20 @@ impl Vectors {
         Ok(self.runtime.block_on(async move { query.execute().await?.try_collect::<Vec<RecordBatch>>().await })??)
     }
 
+    fn held(&self) -> std::sync::MutexGuard<'_, Rows> {
+        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn lock(&self) -> std::sync::MutexGuard<'_, Option<Arc<Matrix>>> {
         self.matrix.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 fn schema(dimension: usize) -> Arc<Schema> {
-    let number = Arc::new(Field::new("item", DataType::Int8, false));
+    let two_numbers = Arc::new(Field::new("item", DataType::UInt8, false));
     Arc::new(Schema::new(vec![
         Field::new(HASH, DataType::UInt64, false),
-        Field::new(VECTOR, DataType::FixedSizeList(number, dimension as i32), false),
+        Field::new(VECTOR, DataType::FixedSizeList(two_numbers, dimension.div_ceil(2) as i32), false),
     ]))
 }
 
@@ -246,13 +319,16 @@ fn keys_of(batch: &RecordBatch) -> Result<impl Iterator<Item = PieceHash> + '_, 
     Ok(column.values().iter().copied().map(PieceHash::from_number))
 }
 
-fn numbers_of(batch: &RecordBatch, dimension: usize) -> Result<&[i8], VectorError> {
+fn numbers_of(batch: &RecordBatch, dimension: usize) -> Result<Vec<i8>, VectorError> {
+    let width = dimension.div_ceil(2);
     let lists = batch.column_by_name(VECTOR).and_then(|column| column.as_fixed_size_list_opt());
-    let lists = lists.filter(|lists| lists.value_length() as usize == dimension);
-    let numbers = lists.and_then(|lists| lists.values().as_primitive_opt::<Int8Type>());
-    let numbers =
-        numbers.map(|numbers| &numbers.values()[..]).filter(|numbers| numbers.len() == batch.num_rows() * dimension);
-    numbers.ok_or_else(|| VectorError("a row has no vector".to_owned()))
+    let lists = lists.filter(|lists| lists.value_length() as usize == width);
+    let packed = lists.and_then(|lists| lists.values().as_primitive_opt::<UInt8Type>());
+    let packed = packed.map(|packed| &packed.values()[..]).filter(|packed| packed.len() == batch.num_rows() * width);
+    let packed = packed.ok_or_else(|| VectorError("a row has no vector".to_owned()))?;
+    let mut numbers = Vec::with_capacity(batch.num_rows() * dimension);
+    packed.chunks_exact(width).for_each(|row| unpack(row, dimension, &mut numbers));
+    Ok(numbers)
 }
 
 /// A small tokio runtime that may be entered and dropped anywhere.

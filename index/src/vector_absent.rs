@@ -35,6 +35,10 @@ impl Vectors {
         match *self {}
     }
 
+    pub(crate) fn hold(&self, _: &[(PieceHash, Vec<f32>)]) -> Result<(), VectorError> {
+        match *self {}
+    }
+
     pub(crate) fn remove(&self, _: &[PieceHash]) -> Result<(), VectorError> {
         match *self {}
     }

@@ -49,6 +49,23 @@ fn rows_are_found_by_the_handle_that_wrote_them_and_by_later_ones() {
 }
 
 #[test]
+fn rows_that_are_held_are_found_at_once_and_written_with_the_next() {
+    let store = tempfile::tempdir().unwrap();
+    let writer = Vectors::create(store.path(), "test", DIMENSION).unwrap();
+    writer.add(&rows(0..2)).unwrap();
+    writer.hold(&rows(2..4)).unwrap();
+    assert_eq!((keys(&writer), keys(&lane(store.path()))), (vec![0, 1, 2, 3], vec![0, 1]));
+    assert_eq!(writer.nearest(&direction(3), 1).unwrap()[0].0.number(), 3);
+    writer.hold(&rows(4..6)).unwrap();
+    writer.remove(&[PieceHash::from_number(4)]).unwrap();
+    writer.add(&[]).unwrap();
+    assert_eq!((keys(&writer), keys(&lane(store.path()))), (vec![0, 1, 2, 3, 5], vec![0, 1, 2, 3, 5]));
+    let many = HELD_ROWS_MAX as u64;
+    writer.hold(&rows(100..100 + many)).unwrap();
+    assert_eq!(keys(&lane(store.path())).len(), 5 + many as usize, "so many are written without being asked");
+}
+
+#[test]
 fn a_row_that_was_written_twice_is_found_once() {
     let store = tempfile::tempdir().unwrap();
     Vectors::create(store.path(), "test", DIMENSION).unwrap().add(&rows(0..3)).unwrap();

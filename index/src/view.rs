@@ -5,14 +5,14 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use crate::admit::admit;
 use crate::classify::Class;
 use crate::cochange::CoChange;
-use crate::document::Content;
 use crate::embed::Embedder;
 use crate::file_no::FileNo;
 use crate::files::{ChunkRef, Files};
 use crate::graph::FileGraph;
-use crate::hash::PieceHash;
+use crate::hash::{PieceHash, content_key};
 use crate::lexical::{Lexical, parts_of_id};
 use crate::manifest::{Manifest, VectorRecord};
 use crate::overlay::Overlay;
@@ -341,9 +341,12 @@ impl View {
         {
             return (overlay.text(row - self.files.len()).to_owned(), false);
         }
-        let Ok(content) = Content::read(&self.root.join(self.files.path(row))) else { return (String::new(), true) };
-        let changed = content.key != self.files.head(row).key;
-        (String::from_utf8_lossy(&content.bytes).into_owned(), changed)
+        let Ok(found) = admit(&self.root.join(self.files.path(row))) else { return (String::new(), true) };
+        let head = self.files.head(row);
+        // A stamp that is believed spares the digest of the whole file.
+        let same = head.settled && found.stamp == head.stamp;
+        let changed = !same && content_key(&found.bytes) != head.key;
+        (String::from_utf8_lossy(&found.bytes).into_owned(), changed)
     }
 }
 

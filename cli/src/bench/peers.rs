@@ -126,7 +126,16 @@ impl Semble {
 /// ripgrep over a directory, as it comes, but for the configuration of whoever runs it.
 pub fn ripgrep(root: &Path, pattern: &str) -> Result<(Lines, Ran)> {
     let mut command = Command::new("rg");
-    command.args(["--no-config", "--no-heading", "--line-number", "--null", "--color=never", "--no-messages", "-e"]);
+    command.args([
+        "--no-config",
+        "--hidden",
+        "--no-heading",
+        "--line-number",
+        "--null",
+        "--color=never",
+        "--no-messages",
+        "-e",
+    ]);
     command.arg(pattern).arg("./").current_dir(root);
     let ran = run(&mut command, Duration::from_secs(QUERY_SECONDS_MAX), ANSWER_BYTES_MAX, &[1])?;
     ensure!(!ran.truncated, "more than 256 MiB of matches");

@@ -167,7 +167,7 @@ pub fn patterns(sample: &Sample, seed: &mut Seed, count: usize) -> Vec<String> {
             6 => format!(r"{half}\w+\("),
             7 => format!(r"(fn|def|func|function)\s+{half}"),
             8 => format!(r"\.{name}\(.*\)"),
-            _ => format!("{half}.*{{"),
+            _ => format!(r"{half}.*\{{"),
         });
     }
     patterns

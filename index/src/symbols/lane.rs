@@ -12,8 +12,8 @@ use crate::lane::{Lane, LaneError, LaneWriter};
 
 /// The names of its segments begin with this.
 pub(crate) const SYMBOL_PREFIX: &str = "symbols-";
-/// Memory of the writer before it ends its segment and another begins: two million lines.
-const WRITER_BYTES_MAX: usize = 64 << 20;
+/// Memory of the writer before it ends its segment and another begins: one and a half million lines.
+const WRITER_BYTES_MAX: usize = 48 << 20;
 
 impl From<SymbolError> for LaneError {
     fn from(error: SymbolError) -> LaneError {

@@ -12,7 +12,7 @@ const COVERAGE_MIN: f64 = 0.5;
 /// Names with a part that so many names have say nothing.
 const BEARERS_MAX: usize = 30_000;
 /// Names that are weighed in full for one query.
-const WEIGHED_MAX: usize = 1500;
+const WEIGHED_MAX: usize = 300;
 /// Definitions of one name that a ranking lists.
 const PLACES_OF_NAME_MAX: usize = 8;
 

@@ -51,9 +51,16 @@ impl Vectors {
     }
 
     pub(crate) fn add(&self, rows: &[Row]) -> Result<(), VectorError> {
+        if rows.is_empty() {
+            return Ok(());
+        }
         let mut all = self.rows()?;
         all.extend(rows.iter().cloned());
         self.write(&all)
+    }
+
+    pub(crate) fn hold(&self, rows: &[Row]) -> Result<(), VectorError> {
+        self.add(rows)
     }
 
     pub(crate) fn remove(&self, hashes: &[PieceHash]) -> Result<(), VectorError> {

@@ -11,7 +11,7 @@ use crate::lane::{Lane, LaneError, LaneWriter};
 /// The names of its segments begin with this.
 pub(crate) const TRIGRAM_PREFIX: &str = "trigram-";
 /// Memory of the writer before it spills a run, in bytes.
-const WRITER_BYTES_MAX: usize = 64 << 20;
+const WRITER_BYTES_MAX: usize = 32 << 20;
 
 /// The lane.
 pub(crate) struct Trigrams;
