@@ -36,7 +36,7 @@ fn rows_are_found_by_the_handle_that_wrote_them_and_by_later_ones() {
     for lane in [&writer, &lane(store.path())] {
         let found = lane.nearest(&direction(1), 5).unwrap();
         assert_eq!(found.iter().map(|row| row.0.number()).collect::<Vec<_>>(), [u64::MAX, 0]);
-        assert!(found[0].1.abs() < 1e-3 && found[1].1 > 0.1, "{found:?}");
+        assert!(found[0].1.abs() < 1e-2 && found[1].1 > 0.1, "{found:?}");
     }
     // The rows are in memory by now.
     writer.add(&[(PieceHash::from_number(7), direction(3))]).unwrap();

@@ -5,6 +5,8 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use rayon::slice::ParallelSliceMut;
+
 use crate::admit::admit;
 use crate::classify::Class;
 use crate::cochange::CoChange;
@@ -379,7 +381,7 @@ fn by_hash_of_few(files: &Files, first_row: usize, wanted: PieceHash) -> Vec<Chu
 fn by_hash(files: &Files) -> Vec<(PieceHash, ChunkKey)> {
     let of = |row: usize| files.hashes(row).enumerate().map(move |(at, hash)| (hash, (row as u32, at as u32)));
     let mut all: Vec<_> = (0..files.len()).flat_map(of).collect();
-    all.sort_unstable();
+    all.par_sort_unstable();
     all
 }
 

@@ -1,5 +1,7 @@
 //! Which definitions do the words of a query speak of? Names by their parts, and by how they begin.
 
+use std::cmp::Reverse;
+
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::lookup::{Living, Symbols, key, read};
@@ -55,9 +57,9 @@ impl Symbols {
                 ranked.push((place, *whole, score + 0.5 * parent));
             }
         }
-        ranked.sort_by(|a, b| {
-            b.1.cmp(&a.1).then(b.2.total_cmp(&a.2)).then_with(|| key(&a.0, files).cmp(&key(&b.0, files)))
-        });
+        // Scores are not negative, so their bits are in their order.
+        ranked
+            .sort_by_cached_key(|(place, whole, score)| (Reverse(*whole), Reverse(score.to_bits()), key(place, files)));
         ranked.truncate(limit);
         ranked.into_iter().map(|(place, _, score)| (place, score)).collect()
     }
