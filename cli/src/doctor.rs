@@ -7,11 +7,12 @@ use sandbox::State as Health;
 /// `cloister doctor`
 pub fn doctor() -> Result<Exit, Fatal> {
     let state = State::open()?;
-    let mut broken = false;
+    let (mut broken, mut models) = (false, true);
     println!("home      {}", state.home.path().display());
     for entry in state.store()?.list()? {
         let told =
             if entry.present { "here".to_owned() } else { format!("not here; `cloister models pull {}`", entry.name) };
+        models &= entry.present;
         println!("model     {}: {told}", entry.name);
     }
     println!("processor {}", processor());
@@ -34,10 +35,12 @@ pub fn doctor() -> Result<Exit, Fatal> {
             println!("          what to do: {}", finding.remedy);
         }
     }
-    println!(
-        "{}",
-        if broken { "boxes do not work here: `cloister run` will refuse" } else { "this host can run tasks" }
-    );
+    let verdict = match (broken, models) {
+        (true, _) => "boxes do not work here: `cloister run` will refuse",
+        (false, true) => "this host can run tasks",
+        (false, false) => "this host can run tasks once the models are here, or with --url",
+    };
+    println!("{verdict}");
     Ok(if broken { Exit::Missing } else { Exit::Done })
 }
 

@@ -12,6 +12,7 @@ use index::{Index, Query, Stage};
 use std::cell::RefCell;
 use std::io::IsTerminal;
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 const SYMBOL_PLACES_MAX: usize = 8;
@@ -43,7 +44,7 @@ pub fn open_index(
     vectors: bool,
     cancel: &AtomicBool,
 ) -> Result<(Index, index::Report), Fatal> {
-    let embedder = if vectors { Choice::of_index(&state.index(repo), None)?.load(state, cancel)? } else { None };
+    let embedder = if vectors { kept_embedder(state, repo, cancel)? } else { None };
     let hint = "`cloister doctor` checks the home directory; a damaged index is rebuilt by `cloister index DIR`";
     let mut index = Index::open(&state.index(repo), repo, embedder).map_err(|error| Fatal::missing(error, hint))?;
     let progress = indicatif::ProgressBar::new(0);
@@ -65,7 +66,26 @@ pub fn open_index(
     };
     let report = index.refresh(&mut show, cancel);
     progress.finish_and_clear();
-    Ok((index, report.map_err(|error| Fatal::missing(error, hint))?))
+    let failed = |error| match error {
+        index::RefreshError::Cancelled => {
+            let hint = "what was indexed before still answers; the same command goes on".to_owned();
+            Fatal { exit: Exit::Cancelled, error: error.into(), hint }
+        }
+        error => Fatal::missing(error, hint),
+    };
+    Ok((index, report.map_err(failed)?))
+}
+
+/// The embedder that was last chosen for the index of `repo`. One that does not answer costs the vectors alone.
+fn kept_embedder(state: &State, repo: &Path, cancel: &AtomicBool) -> Result<Option<Arc<dyn index::Embedder>>, Fatal> {
+    let choice = Choice::of_index(&state.index(repo), None)?;
+    match (choice.load(state, cancel), &choice) {
+        (Err(fatal), Choice::Http(url)) => {
+            eprintln!("note: searching without meaning, by words and names only: {url}: {:#}", fatal.error);
+            Ok(None)
+        }
+        (loaded, _) => loaded,
+    }
 }
 
 impl Code for IndexedCode {
@@ -144,8 +164,10 @@ pub fn index(args: IndexDir) -> Result<Exit, Fatal> {
     let state = State::open()?;
     let repo = repository(&args.dir)?;
     let cancel = cancel_on_ctrl_c()?;
-    if args.embedder.is_some() {
-        Choice::of_index(&state.index(&repo), args.embedder)?;
+    if let Some(choice) = args.embedder {
+        // Kept only when it works.
+        choice.load(&state, &cancel)?;
+        Choice::of_index(&state.index(&repo), Some(choice))?;
     }
     let (_, report) = IndexedCode::open(&state, &repo, !args.no_vectors, &cancel)?;
     let seconds = report.seconds;

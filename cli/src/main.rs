@@ -28,6 +28,7 @@ use exit::{Exit, Fatal};
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
+    end_with_the_reader();
     let done = match Cli::parse().command {
         Command::Run(args) => run::run(args),
         Command::Serve(args) => serve::serve(args),
@@ -44,9 +45,30 @@ fn main() -> ExitCode {
 }
 
 fn report(fatal: Fatal) -> Exit {
-    eprintln!("error: {:#}", fatal.error);
+    eprintln!("error: {}", whole(&fatal.error));
     if !fatal.hint.is_empty() {
         eprintln!("  what to do: {}", fatal.hint);
     }
     fatal.exit
+}
+
+/// An error with its causes, each said once.
+fn whole(error: &anyhow::Error) -> String {
+    error.chain().map(ToString::to_string).fold(String::new(), |text, cause| match text.as_str() {
+        "" => cause,
+        said if said.contains(&cause) => text,
+        said => format!("{said}: {cause}"),
+    })
+}
+
+/// A reader that has seen enough closes the pipe: no failure, and nothing to tell anybody.
+fn end_with_the_reader() {
+    let usual = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        let text = panic.payload().downcast_ref::<String>().map_or("", String::as_str);
+        if text.starts_with("failed printing to stdout") {
+            std::process::exit(141);
+        }
+        usual(panic);
+    }));
 }

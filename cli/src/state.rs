@@ -57,19 +57,19 @@ pub fn cancel_on_ctrl_c() -> Result<Arc<AtomicBool>, Fatal> {
         if set.swap(true, Ordering::SeqCst) {
             std::process::exit(130);
         }
-        eprintln!("\nstopping: the session ends cleanly; press Ctrl-C again to end at once");
+        eprintln!("\nstopping; press Ctrl-C again to end at once");
     })?;
     Ok(flag)
 }
 
 /// A repository that a person named.
 pub fn repository(dir: &Path) -> Result<PathBuf, Fatal> {
-    let real = dir.canonicalize().map_err(|error| {
-        Fatal::missing(anyhow::anyhow!("{}: {error}", dir.display()), "name an existing directory with --repo DIR")
-    })?;
+    let real = dir
+        .canonicalize()
+        .map_err(|error| Fatal::missing(anyhow::anyhow!("{}: {error}", dir.display()), "name an existing directory"))?;
     if !real.is_dir() {
         let error = anyhow::anyhow!("{} is not a directory", dir.display());
-        return Err(Fatal::missing(error, "name the directory of the repository with --repo DIR"));
+        return Err(Fatal::missing(error, "name the directory of a repository"));
     }
     Ok(real)
 }

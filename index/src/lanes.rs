@@ -119,6 +119,27 @@ impl Lanes<'_> {
         self.cut(scores)
     }
 
+    /// The chunks that define the name that the question is, best first. Nothing where it is no name, or too many bear
+    /// it.
+    pub(crate) fn exact(&self) -> Vec<ChunkKey> {
+        let [name] = self.asked.names.as_slice() else { return Vec::new() };
+        if self.asked.kind != QueryKind::Identifier {
+            return Vec::new();
+        }
+        let bearers = match self.view.symbol(name) {
+            Lookup::Exact(found) => vec![found],
+            Lookup::Ambiguous(found, count) if count <= BEARERS_MAX => found,
+            Lookup::Ambiguous(..) | Lookup::NotFound => Vec::new(),
+        };
+        let mut keys: Vec<ChunkKey> = Vec::new();
+        for key in bearers.iter().filter_map(|bearer| self.key_of(bearer)) {
+            if !keys.contains(&key) {
+                keys.push(key);
+            }
+        }
+        keys
+    }
+
     /// The definitions whose names the words spell out.
     fn by_words(&mut self, words: &[String], scores: &mut FxHashMap<ChunkKey, f64>) {
         for (at, (place, _)) in self.view.symbols().rank(words, self.depth * 4, self.view).into_iter().enumerate() {

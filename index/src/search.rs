@@ -126,7 +126,9 @@ pub enum SearchError {
 pub(crate) fn search(view: &View, embedder: Option<&dyn Embedder>, query: &Query) -> Result<Answer, SearchError> {
     let ranked = rank(view, embedder, query)?;
     let limit = query.limit.clamp(1, HITS_MAX);
-    let chosen = spread(ranked.chunks, limit, |(key, _)| key.0);
+    let mut rest = ranked.chunks;
+    let mut chosen: Vec<(ChunkKey, f64)> = rest.drain(..ranked.exact.min(limit)).collect();
+    chosen.extend(spread(rest, limit - chosen.len(), |key| key.0));
     let texts = view.texts(&chosen.iter().map(|(key, _)| *key).collect::<Vec<_>>());
     let hits = chosen.into_iter().zip(texts).map(|((key, score), text)| {
         let lanes = ranked.members.iter().filter(|(_, keys)| keys.contains(&key)).map(|(lane, _)| *lane).collect();
@@ -145,6 +147,8 @@ pub(crate) fn search(view: &View, embedder: Option<&dyn Embedder>, query: &Query
 /// Everything that was found, best first.
 pub(crate) struct Ranked {
     pub chunks: Vec<(ChunkKey, f64)>,
+    /// So many of them, at the front, define the name that the question is.
+    pub exact: usize,
     pub kind: QueryKind,
     pub notes: Vec<String>,
     members: Vec<(Lane, HashSet<ChunkKey>)>,
@@ -152,11 +156,14 @@ pub(crate) struct Ranked {
 }
 
 pub(crate) fn rank(view: &View, embedder: Option<&dyn Embedder>, query: &Query) -> Result<Ranked, SearchError> {
-    let Evidence { asked, found, notes, named } = gather(view, embedder, query)?;
-    let chunks = join(view, &asked, query, &found);
+    let Evidence { asked, found, exact, notes, named } = gather(view, embedder, query)?;
+    let joined = join(view, &asked, query, &found);
+    let top = joined.first().map_or(1.0, |(_, score)| *score);
+    let rest = joined.into_iter().filter(|(key, _)| !exact.contains(key));
+    let chunks = exact.iter().map(|key| (*key, top)).chain(rest).collect();
     let keys = found.map(|lane| lane.into_iter().map(|(key, _)| key).collect());
     let members = LANES.into_iter().zip(keys).collect();
-    Ok(Ranked { chunks, kind: asked.kind, notes, members, named })
+    Ok(Ranked { chunks, exact: exact.len(), kind: asked.kind, notes, members, named })
 }
 
 /// What each lane finds by itself: files, best first.
@@ -179,6 +186,8 @@ struct Evidence {
     asked: Asked,
     /// In the order of [`LANES`].
     found: [Found; 4],
+    /// The chunks that define the name that the question is, best first.
+    exact: Vec<ChunkKey>,
     notes: Vec<String>,
     named: HashMap<ChunkKey, (String, crate::outline::Kind)>,
 }
@@ -206,8 +215,9 @@ fn gather(view: &View, embedder: Option<&dyn Embedder>, query: &Query) -> Result
     if found[..3].iter().all(Vec::is_empty) && !found[3].is_empty() {
         lanes.notes.push("no chunk holds any of these words: the hits are alike in meaning at best".to_owned());
     }
+    let exact = lanes.exact();
     let Lanes { notes, named, .. } = lanes;
-    Ok(Evidence { asked, found, notes, named })
+    Ok(Evidence { asked, found, exact, notes, named })
 }
 
 /// How near files are to those that are open: the nearest one counts 1.

@@ -73,6 +73,9 @@ impl Policy {
     }
 }
 
+/// Why something is allowed that no rule allows.
+const ALLOWED_BY_MODE: &str = "; but this mode allows what no rule denies and is understood whole: the box is the wall";
+
 /// Everything that is said about one action, a line each, and what it comes to.
 #[must_use]
 pub fn explain(policy: &Policy, action: &Action, context: &Context<'_>) -> String {
@@ -82,8 +85,11 @@ pub fn explain(policy: &Policy, action: &Action, context: &Context<'_>) -> Strin
         let rule = finding.rule.as_deref().unwrap_or("-");
         let layer = name(finding.layer);
         let comes_to = finding.comes_to(context.mode, consented);
+        // The words are those of a silence; what it comes to is the mode's.
+        let by_mode = finding.silent && !consented && comes_to == Verdict::Allow;
+        let but = if by_mode { ALLOWED_BY_MODE } else { "" };
         // Writing to a String does not fail.
-        let _ = writeln!(text, "  {:<5}  {layer:<16} {rule:<28} {}", word(comes_to), finding.reason);
+        let _ = writeln!(text, "  {:<5}  {layer:<16} {rule:<28} {}{but}", word(comes_to), finding.reason);
     }
     if consented {
         text.push_str("  a person has consented to exactly this in this session\n");

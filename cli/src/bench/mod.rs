@@ -89,7 +89,15 @@ fn embedder(
 fn scratch(state: &State) -> Result<TempDir> {
     let dir = state.home.join("bench");
     std::fs::create_dir_all(&dir).with_context(|| format!("cannot make {}", dir.display()))?;
-    Ok(tempfile::Builder::new().prefix("run").tempdir_in(dir)?)
+    // A run that was killed left its copies behind.
+    for entry in std::fs::read_dir(&dir)?.flatten() {
+        let name = entry.file_name();
+        let owner = name.to_str().and_then(|name| name.strip_prefix("run-")?.split('-').next()?.parse::<u32>().ok());
+        if owner.is_some_and(|owner| !Path::new("/proc").join(owner.to_string()).exists()) {
+            let _ = std::fs::remove_dir_all(entry.path());
+        }
+    }
+    Ok(tempfile::Builder::new().prefix(&format!("run-{}-", std::process::id())).tempdir_in(dir)?)
 }
 
 fn show(tables: &[Table], json: bool) {

@@ -123,12 +123,14 @@ impl Semble {
     }
 }
 
-/// ripgrep over a directory, as it comes, but for the configuration of whoever runs it.
+/// ripgrep over a directory, with hidden files and with the rules of ignore files also where there is no git: those
+/// that the index leaves out are taken away by its own account.
 pub fn ripgrep(root: &Path, pattern: &str) -> Result<(Lines, Ran)> {
     let mut command = Command::new("rg");
     command.args([
         "--no-config",
         "--hidden",
+        "--no-require-git",
         "--no-heading",
         "--line-number",
         "--null",

@@ -16,10 +16,14 @@ use std::io::{BufRead, Read, Write};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{RecvTimeoutError, SyncSender, sync_channel};
+use std::time::Duration;
 use tools::Desk;
 
 /// A longer message is refused.
 const MESSAGE_BYTES_MAX: usize = 1 << 20;
+/// How often a stop is listened for.
+const PATIENCE: Duration = Duration::from_millis(50);
 
 /// `cloister index serve`
 pub fn serve(args: IndexServe) -> Result<Exit, Fatal> {
@@ -37,27 +41,44 @@ pub fn serve(args: IndexServe) -> Result<Exit, Fatal> {
 pub fn mcp(args: IndexMcp) -> Result<Exit, Fatal> {
     let cancel = cancel_on_ctrl_c()?;
     let desk = desk(&args.dir, args.no_vectors, &cancel)?;
-    let mut lines = std::io::stdin().lock();
+    let (sender, messages) = sync_channel(1);
+    // A thread of its own, so that Ctrl-C is heard while nobody asks.
+    std::thread::spawn(move || read_lines(&sender));
     let mut out = std::io::stdout().lock();
-    let mut line = Vec::new();
     while !cancel.load(Ordering::Relaxed) {
-        line.clear();
-        if (&mut lines).take(MESSAGE_BYTES_MAX as u64 + 1).read_until(b'\n', &mut line)? == 0 {
-            break;
-        }
+        let line = match messages.recv_timeout(PATIENCE) {
+            Ok(line) => line?,
+            Err(RecvTimeoutError::Timeout) => continue,
+            Err(RecvTimeoutError::Disconnected) => return Ok(Exit::Done),
+        };
         if line.len() > MESSAGE_BYTES_MAX {
             let error = anyhow::anyhow!("a message is longer than {MESSAGE_BYTES_MAX} bytes");
             return Err(Fatal { exit: Exit::Failed, error, hint: "send one JSON object a line".to_owned() });
-        }
-        if line.trim_ascii().is_empty() {
-            continue;
         }
         if let Some(answer) = mcp::answer(&line, &desk) {
             writeln!(out, "{answer}")?;
             out.flush()?;
         }
     }
-    Ok(Exit::Done)
+    Ok(Exit::Cancelled)
+}
+
+/// Sends every line that is not empty; of one that is too long, more than is allowed.
+fn read_lines(sender: &SyncSender<std::io::Result<Vec<u8>>>) {
+    let mut input = std::io::stdin().lock();
+    loop {
+        let mut line = Vec::new();
+        let read = (&mut input).take(MESSAGE_BYTES_MAX as u64 + 1).read_until(b'\n', &mut line);
+        let message = match read {
+            Ok(0) => return,
+            Ok(_) if line.trim_ascii().is_empty() => continue,
+            Ok(_) => Ok(line),
+            Err(error) => Err(error),
+        };
+        if sender.send(message).is_err() {
+            return;
+        }
+    }
 }
 
 fn desk(dir: &Path, no_vectors: bool, cancel: &Arc<AtomicBool>) -> Result<Desk, Fatal> {

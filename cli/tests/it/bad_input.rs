@@ -79,14 +79,14 @@ fn a_task_or_a_repository_that_is_not_there_is_refused() {
         &home,
         &["run", "fix it", "--repo", "{dir}/nowhere"],
         3,
-        "error: {dir}/nowhere: No such file or directory (os error 2)\n  what to do: name an existing directory with --repo DIR\n",
+        "error: {dir}/nowhere: No such file or directory (os error 2)\n  what to do: name an existing directory\n",
     );
     home.put("file.txt", "x");
     check(
         &home,
         &["run", "fix it", "--repo", "{dir}/repo/file.txt"],
         3,
-        "error: {dir}/repo/file.txt is not a directory\n  what to do: name the directory of the repository with --repo DIR\n",
+        "error: {dir}/repo/file.txt is not a directory\n  what to do: name the directory of a repository\n",
     );
 }
 

@@ -113,3 +113,20 @@ fn an_embedder_that_there_is_not_is_refused_with_what_there_is() {
         assert!(told.code == 2 && told.err.contains(word), "{told:?}");
     }
 }
+
+#[test]
+fn a_server_that_does_not_answer_is_not_kept_and_one_that_is_down_costs_the_vectors_alone() {
+    let home = Home::new();
+    home.put("wait.py", "def pause():\n    sleep(3)\n");
+    let repo = home.repo();
+    let repo = repo.to_str().expect("UTF-8");
+    let told = home.cloister(&["index", repo, "--embedder", "http://127.0.0.1:9/v1"]);
+    assert_eq!(told.code, 3, "{told:?}");
+    let told = home.cloister(&["search", "--repo", repo, "pause"]);
+    assert!(told.code == 0 && told.out.starts_with("wait.py:1-2") && !told.err.contains(":9/v1"), "{told:?}");
+
+    let kept = std::fs::read_dir(home.path().join("index")).expect("an index").next().expect("one").expect("read");
+    std::fs::write(kept.path().join("embedder"), "http://127.0.0.1:9/v1\n").expect("written");
+    let told = home.cloister(&["search", "--repo", repo, "pause"]);
+    assert!(told.code == 0 && told.out.starts_with("wait.py:1-2") && told.err.contains(":9/v1"), "{told:?}");
+}
