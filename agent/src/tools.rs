@@ -200,12 +200,14 @@ impl Tools<'_> {
         let may_read = |path: &String| self.policy.path_verdict(Access::Read, path) == Verdict::Allow;
         let walked = self.workspace.walk()?;
         let namesake = walked.iter().find(|path| *path == pattern || path.rsplit('/').next() == Some(pattern)).cloned();
-        let paths: Vec<String> = walked.into_iter().filter(inside).filter(may_read).collect();
+        let paths = walked.into_iter().filter(inside).filter(may_read);
         // The index knows the repository; what the box may have changed is read in any case.
         let touched: HashSet<String> = self.workspace.touched()?.into_iter().collect();
-        let likely: HashSet<String> = self.code.may_match(pattern, paths.clone()).into_iter().collect();
-        let paths = paths.into_iter().filter(|path| touched.contains(path) || likely.contains(path));
-        let mut files = paths.filter_map(|path| {
+        let (changed, unchanged): (Vec<String>, Vec<String>) = paths.partition(|path| touched.contains(path));
+        let mut paths = self.code.may_match(pattern, unchanged);
+        paths.extend(changed);
+        paths.sort_unstable();
+        let mut files = paths.into_iter().filter_map(|path| {
             let bytes = self.workspace.read(&path).ok()?;
             let text = bytes.len() <= GREP_FILE_BYTES_MAX && !bytes.iter().take(8192).any(|byte| *byte == 0);
             text.then_some((path, bytes))

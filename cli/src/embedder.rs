@@ -51,17 +51,17 @@ impl fmt::Display for Choice {
 }
 
 impl Choice {
-    /// What was asked for now and is kept from now on, else what was asked for last, else the table.
-    pub fn of_index(directory: &Path, asked: Option<Choice>) -> Result<Self, Fatal> {
+    /// What was kept for the index in this directory, else the table.
+    pub fn of_index(directory: &Path) -> Self {
+        let kept = std::fs::read_to_string(directory.join(CHOICE_FILE));
+        kept.ok().and_then(|text| text.trim().parse().ok()).unwrap_or(Self::Static)
+    }
+
+    /// Keeps it for the index in this directory.
+    pub fn keep(&self, directory: &Path) -> Result<(), Fatal> {
         let path = directory.join(CHOICE_FILE);
-        let Some(asked) = asked else {
-            let kept = std::fs::read_to_string(path).ok().and_then(|text| text.trim().parse().ok());
-            return Ok(kept.unwrap_or(Self::Static));
-        };
-        let written = std::fs::create_dir_all(directory).and_then(|()| std::fs::write(&path, format!("{asked}\n")));
-        let hint = format!("{} must be writable", path.display());
-        written.map_err(|error| Fatal::missing(error, hint))?;
-        Ok(asked)
+        let written = std::fs::create_dir_all(directory).and_then(|()| std::fs::write(&path, format!("{self}\n")));
+        written.map_err(|error| Fatal::missing(error, format!("{} must be writable", path.display())))
     }
 
     /// Loads it. `None`, and a note for the person, where its model is not on this host.

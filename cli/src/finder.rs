@@ -45,6 +45,15 @@ pub fn open_index(
     cancel: &AtomicBool,
 ) -> Result<(Index, index::Report), Fatal> {
     let embedder = if vectors { kept_embedder(state, repo, cancel)? } else { None };
+    open_with(state, repo, embedder, cancel)
+}
+
+fn open_with(
+    state: &State,
+    repo: &Path,
+    embedder: Option<Arc<dyn index::Embedder>>,
+    cancel: &AtomicBool,
+) -> Result<(Index, index::Report), Fatal> {
     let hint = "`cloister doctor` checks the home directory; a damaged index is rebuilt by `cloister index DIR`";
     let mut index = Index::open(&state.index(repo), repo, embedder).map_err(|error| Fatal::missing(error, hint))?;
     let progress = indicatif::ProgressBar::new(0);
@@ -78,7 +87,7 @@ pub fn open_index(
 
 /// The embedder that was last chosen for the index of `repo`. One that does not answer costs the vectors alone.
 fn kept_embedder(state: &State, repo: &Path, cancel: &AtomicBool) -> Result<Option<Arc<dyn index::Embedder>>, Fatal> {
-    let choice = Choice::of_index(&state.index(repo), None)?;
+    let choice = Choice::of_index(&state.index(repo));
     match (choice.load(state, cancel), &choice) {
         (Err(fatal), Choice::Http(url)) => {
             eprintln!("note: searching without meaning, by words and names only: {url}: {:#}", fatal.error);
@@ -164,12 +173,15 @@ pub fn index(args: IndexDir) -> Result<Exit, Fatal> {
     let state = State::open()?;
     let repo = repository(&args.dir)?;
     let cancel = cancel_on_ctrl_c()?;
-    if let Some(choice) = args.embedder {
-        // Kept only when it works.
-        choice.load(&state, &cancel)?;
-        Choice::of_index(&state.index(&repo), Some(choice))?;
-    }
-    let (_, report) = IndexedCode::open(&state, &repo, !args.no_vectors, &cancel)?;
+    let (_, report) = match args.embedder {
+        None => open_index(&state, &repo, !args.no_vectors, &cancel)?,
+        Some(choice) => {
+            let embedder = choice.load(&state, &cancel)?;
+            // Kept only when it works.
+            choice.keep(&state.index(&repo))?;
+            open_with(&state, &repo, embedder, &cancel)?
+        }
+    };
     let seconds = report.seconds;
     println!(
         "{} files indexed, {} unchanged, {} removed; {} lines, {} chunks, {} definitions; generation {}",
@@ -202,13 +214,9 @@ pub fn search(args: Search) -> Result<Exit, Fatal> {
     let state = State::open()?;
     let repo = repository(&args.repo)?;
     let cancel = cancel_on_ctrl_c()?;
-    let (code, _) = IndexedCode::open(&state, &repo, true, &cancel)?;
+    let (index, _) = open_index(&state, &repo, true, &cancel)?;
     let query = Query { limit: args.limit, ..Query::new(args.words.join(" ")) };
-    let answer = code
-        .index
-        .borrow()
-        .search(&query)
-        .map_err(|error| Fatal::missing(error, "give words or a name to look for"))?;
+    let answer = index.search(&query).map_err(|error| Fatal::missing(error, "give words or a name to look for"))?;
     for hit in &answer.hits {
         if args.json {
             let line = serde_json::json!({

@@ -1,9 +1,7 @@
 //! Which files change together? Read from the history of the tree, when the caller allows it.
 //!
-//! A repository that an agent wrote may hold configuration that makes git run programs. So git is started from a fixed
-//! place with an empty environment, only `log` is asked, and everything of the repository's configuration that could
-//! start a program is overruled: hooks, the file monitor, external diffs, text conversion, signatures, lazy fetches.
-//! Without git, or without history, nothing is lost but this signal.
+//! Only `log` is asked, of a git that starts nothing of the repository's (`git.rs`). Without git, or without history,
+//! nothing is lost but this signal.
 
 use std::io::{self, Read};
 use std::path::Path;
@@ -11,6 +9,8 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use rustc_hash::FxHashMap;
+
+use crate::git::inert_git;
 
 /// The newest commits that are read.
 const COMMITS_MAX: usize = 2000;
@@ -24,8 +24,6 @@ const LOG_BYTES_MAX: u64 = 16 * 1024 * 1024;
 const TIME_MAX: Duration = Duration::from_secs(5);
 /// What a commit weighs against the one after it.
 const FADING: f32 = 0.999;
-/// Where git is looked for. Not in PATH, which may lead into the tree.
-const PROGRAMS: &[&str] = &["/usr/bin/git", "/usr/local/bin/git", "/bin/git"];
 
 /// Pairs of files that changed in the same commits.
 #[derive(Debug, Default)]
@@ -101,37 +99,8 @@ impl CoChange {
 
 /// The paths of the newest commits.
 fn log(root: &Path) -> Result<Vec<u8>, CoChangeError> {
-    let program = PROGRAMS.iter().map(Path::new).find(|path| path.is_file()).ok_or(CoChangeError::NoGit)?;
-    let mut command = Command::new(program);
-    command.env_clear();
-    for (name, value) in [
-        ("GIT_CONFIG_NOSYSTEM", "1"),
-        ("GIT_CONFIG_GLOBAL", "/dev/null"),
-        ("GIT_ATTR_NOSYSTEM", "1"),
-        ("GIT_TERMINAL_PROMPT", "0"),
-        ("GIT_OPTIONAL_LOCKS", "0"),
-        ("GIT_NO_LAZY_FETCH", "1"),
-        ("GIT_NO_REPLACE_OBJECTS", "1"),
-        ("GIT_PAGER", "cat"),
-        ("HOME", "/nonexistent"),
-        ("LC_ALL", "C"),
-    ] {
-        command.env(name, value);
-    }
-    command.args(["--no-optional-locks", "--no-pager", "-C"]).arg(root);
-    for setting in [
-        "core.fsmonitor=false",
-        "core.hooksPath=/dev/null",
-        "core.attributesFile=/dev/null",
-        "core.quotePath=false",
-        "protocol.allow=never",
-        "safe.bareRepository=explicit",
-        "log.showSignature=false",
-        "diff.external=",
-        "gpg.program=/bin/false",
-    ] {
-        command.args(["-c", setting]);
-    }
+    let mut command = inert_git(root).ok_or(CoChangeError::NoGit)?;
+    command.args(["-c", "safe.bareRepository=explicit"]);
     command.args(["log", "--no-merges", "--no-ext-diff", "--no-textconv", "--no-renames", "--no-show-signature"]);
     command.args(["--ignore-submodules=all", "--name-only", "-z", "--format=%x01", "--relative", "-n"]);
     command.arg(COMMITS_MAX.to_string()).args(["--", "."]);
@@ -140,7 +109,7 @@ fn log(root: &Path) -> Result<Vec<u8>, CoChangeError> {
 
 /// What the command prints, within its time and room.
 fn run(mut command: Command) -> Result<Vec<u8>, CoChangeError> {
-    let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn()?;
+    let mut child = command.stdout(Stdio::piped()).spawn()?;
     let stdout = child.stdout.take().ok_or(CoChangeError::NoHistory)?;
     let reader = std::thread::spawn(move || {
         let mut bytes = Vec::new();

@@ -7,7 +7,7 @@ use crate::chunk::{Chunk, cut};
 use crate::classify::{Class, classify};
 use crate::file_no::FileNo;
 use crate::hash::{ContentKey, content_key};
-use crate::parsed::{Syntax, parse_once};
+use crate::parsed::{Syntax, read};
 use crate::report::SkipReason;
 
 /// One file as the lanes see it.
@@ -52,8 +52,7 @@ impl Document {
             Ok(text) => (text, None),
             Err(error) => (String::from_utf8_lossy(error.as_bytes()).into_owned(), Some(error.into_bytes())),
         };
-        let parsed = parse_once(path, text.as_bytes());
-        let syntax = parsed.map(|parsed| parsed.read(text.as_bytes())).unwrap_or_default();
+        let syntax = read(path, text.as_bytes()).unwrap_or_default();
         let pieces = cut(&text, &syntax.outline);
         Document {
             file,

@@ -17,9 +17,6 @@ const RANK_CONSTANT: f64 = 60.0;
 /// Each further chunk of a file says this much of what the one before it does. Measured: 0.5 and 0.35 are alike.
 const FURTHER_SHARE: f64 = 0.25;
 
-/// What each further chunk of a file counts among the hits.
-const SECOND_SHARE: f64 = 0.5;
-
 /// Joins rankings with scores, each best first with its weight. Best first; equal scores in the order of the keys.
 pub(crate) fn fuse<K: Copy + Eq + Hash + Ord>(lanes: &[(f64, Vec<(K, f64)>)]) -> Vec<(K, f64)> {
     let mut scores: HashMap<K, f64> = HashMap::new();
@@ -52,18 +49,17 @@ pub(crate) fn sort<K: Ord>(scored: &mut [(K, f64)]) {
     scored.sort_by(|left, right| right.1.total_cmp(&left.1).then_with(|| left.0.cmp(&right.0)));
 }
 
-/// The first `limit` of `ranked`, where each further one of a group counts [`SECOND_SHARE`] of what it would: a file
-/// that says much is shown twice before one that says little is shown at all.
-pub(crate) fn spread<T, G: Eq + Hash>(ranked: Vec<(T, f64)>, limit: usize, group: impl Fn(&T) -> G) -> Vec<(T, f64)> {
-    let mut taken: HashMap<G, i32> = HashMap::new();
-    let mut weighed: Vec<(f64, (T, f64))> = Vec::with_capacity(ranked.len());
-    for (item, score) in ranked {
+/// The first `limit` of `ranked`, one of each group first, then more of them, each round in rank order.
+pub(crate) fn spread<T, G: Eq + Hash>(ranked: Vec<T>, limit: usize, group: impl Fn(&T) -> G) -> Vec<T> {
+    let mut taken: HashMap<G, usize> = HashMap::new();
+    let mut rounds: Vec<(usize, T)> = Vec::with_capacity(ranked.len());
+    for item in ranked {
         let round = taken.entry(group(&item)).or_insert(0);
-        weighed.push((score * SECOND_SHARE.powi(*round), (item, score)));
+        rounds.push((*round, item));
         *round += 1;
     }
-    weighed.sort_by(|left, right| right.0.total_cmp(&left.0));
-    weighed.into_iter().take(limit).map(|(_, item)| item).collect()
+    rounds.sort_by_key(|(round, _)| *round);
+    rounds.into_iter().take(limit).map(|(_, item)| item).collect()
 }
 
 #[cfg(test)]
@@ -78,9 +74,8 @@ mod tests {
     }
 
     #[test]
-    fn one_of_each_file_comes_before_the_second_of_any_that_is_not_much_better() {
-        let ranked = vec![("a1", 1.0), ("a2", 0.9), ("b1", 0.8), ("a3", 0.7), ("c1", 0.1)];
-        let spread = spread(ranked, 4, |item| item.chars().next());
-        assert_eq!(spread.iter().map(|(item, _)| *item).collect::<Vec<_>>(), ["a1", "b1", "a2", "a3"]);
+    fn one_of_each_file_comes_before_the_second_of_any() {
+        let spread = spread(vec!["a1", "a2", "b1", "a3", "c1"], 4, |item| item.chars().next());
+        assert_eq!(spread, ["a1", "b1", "c1", "a2"]);
     }
 }

@@ -23,6 +23,7 @@ mod file_no;
 mod files;
 mod files_segment;
 mod fuse;
+mod git;
 mod graph;
 pub mod grep;
 mod grep_files;
@@ -81,6 +82,7 @@ mod walk;
 mod watch;
 
 pub use embed::{EmbedError, Embedder};
+pub use git::inert_git;
 pub use index::{Index, OpenError, Status};
 pub use navigate::{Call, Usage, Usages};
 pub use outline::{Definition, Kind, outline};

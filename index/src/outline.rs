@@ -4,7 +4,7 @@
 
 use std::fmt;
 
-use crate::parsed::parse_once;
+use crate::parsed::read;
 use serde::{Deserialize, Serialize};
 
 /// A signature is cut at this many bytes.
@@ -119,16 +119,21 @@ pub struct Definition {
 impl Definition {
     /// `Outer.Inner.name`.
     pub fn qualified(&self) -> String {
-        match &self.parent {
-            Some(parent) => format!("{parent}.{}", self.name),
-            None => self.name.clone(),
-        }
+        qualified(self.parent.as_deref(), &self.name)
+    }
+}
+
+/// `Outer.Inner.name`.
+pub(crate) fn qualified(parent: Option<&str>, name: &str) -> String {
+    match parent {
+        Some(parent) => format!("{parent}.{name}"),
+        None => name.to_owned(),
     }
 }
 
 /// The definitions of a file in the order of their first byte. Empty where the language has no built-in grammar.
 pub fn outline(path: &str, bytes: &[u8]) -> Vec<Definition> {
-    let syntax = parse_once(path, bytes).map(|parsed| parsed.read(bytes)).unwrap_or_default();
+    let syntax = read(path, bytes).unwrap_or_default();
     syntax.outline.into_iter().filter(|item| item.listed).map(|item| item.definition).collect()
 }
 
@@ -153,7 +158,7 @@ pub(crate) struct Outlined {
 /// Like [`outline`] with impl blocks, or nothing where there is no grammar.
 #[cfg(test)]
 pub(crate) fn outlined(path: &str, bytes: &[u8]) -> Option<Vec<Outlined>> {
-    Some(parse_once(path, bytes)?.read(bytes).outline)
+    Some(read(path, bytes)?.outline)
 }
 
 /// The head of a definition, with white space made single and without what opens its body.

@@ -57,6 +57,11 @@ pub(crate) fn parse_once(path: &str, bytes: &[u8]) -> Option<Parsed> {
     Some(Parsed { language, tree })
 }
 
+/// Parses a file and walks over it; nothing where [`parse_once`] gives nothing.
+pub(crate) fn read(path: &str, bytes: &[u8]) -> Option<Syntax> {
+    Some(parse_once(path, bytes)?.read(bytes))
+}
+
 impl Parsed {
     /// Walks over the tree. `bytes` are those that were parsed.
     pub(crate) fn read(&self, bytes: &[u8]) -> Syntax {

@@ -16,7 +16,7 @@ use crate::document::{Content, Document};
 use crate::embedding::{Embedded, Embedding, QUEUE_DOCUMENTS, Texts};
 use crate::file_no::FileNo;
 use crate::hash::ContentKey;
-use crate::lane::{Lane, LaneWriter};
+use crate::lane::{LANES, Lane, LaneWriter};
 use crate::lexical::LexicalWriter;
 use crate::pace::{Steps, Ticker};
 use crate::refresh::RefreshError;
@@ -53,9 +53,7 @@ pub(crate) enum Outcome {
 /// Where documents go.
 pub(crate) struct Lanes<'a> {
     pub text: &'a LexicalWriter,
-    /// Each lane of our own.
-    pub segments: Vec<&'static dyn Lane>,
-    /// Where their new segments go.
+    /// Where the new segments of the lanes of our own go.
     pub store: &'a Path,
     pub embedding: Option<&'a Embedding<'a>>,
 }
@@ -82,7 +80,7 @@ pub(crate) fn run(
         let (outcomes, heard) = sync_channel(QUEUE);
         let mut senders = Vec::new();
         let mut writers = Vec::new();
-        for lane in &lanes.segments {
+        for lane in LANES {
             let (sender, documents) = sync_channel(QUEUE);
             senders.push(sender);
             let (stop, store) = (&stop, lanes.store);

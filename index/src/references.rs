@@ -4,7 +4,7 @@ use rustc_hash::FxHashSet;
 
 use crate::file_no::FileNo;
 use crate::fuse::is_test_path;
-use crate::parsed::parse_once;
+use crate::parsed::read;
 use crate::symbols::{Living, Lookup, SymbolPlace, Symbols};
 
 /// The use stands outside of any definition.
@@ -131,7 +131,7 @@ pub(crate) fn references(symbols: &Symbols, tree: &dyn Tree, name: &str) -> Refe
         references.files_left_out -= 1;
         let Some(bytes) = tree.read(path) else { continue };
         bytes_read += bytes.len();
-        let Some(syntax) = parse_once(path, &bytes).map(|parsed| parsed.read(&bytes)) else { continue };
+        let Some(syntax) = read(path, &bytes) else { continue };
         let mut uses: Vec<&Use> = syntax.uses.iter().filter(|used| used.text(&bytes) == plain.as_bytes()).collect();
         uses.sort_by_key(|used| used.start);
         references.found.extend(uses.into_iter().map(|used| Reference {
@@ -177,7 +177,7 @@ pub(crate) fn callees(symbols: &Symbols, tree: &dyn Tree, definition: &SymbolPla
     let Some((path, bytes)) = tree.path(definition.file).and_then(|path| Some((path, tree.read(path)?))) else {
         return Vec::new();
     };
-    let Some(syntax) = parse_once(path, &bytes).map(|parsed| parsed.read(&bytes)) else { return Vec::new() };
+    let Some(syntax) = read(path, &bytes) else { return Vec::new() };
     let bears = |item: &&crate::outline::Outlined| {
         item.definition.name == definition.name && item.definition.parent == definition.parent
     };

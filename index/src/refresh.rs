@@ -18,7 +18,7 @@ use crate::embed::Embedder;
 use crate::embedding::{Embedded, Embedding};
 use crate::files::Files;
 use crate::hash::PieceHash;
-use crate::lane::{LANES, LaneError};
+use crate::lane::LaneError;
 use crate::lexical::LexicalError;
 use crate::manifest::{Manifest, VectorRecord};
 use crate::pace::{Steps, Ticker};
@@ -241,7 +241,7 @@ impl Run<'_, '_> {
         let embedding = writable
             .zip(self.task.embedder)
             .map(|(writable, embedder)| Embedding::new(embedder, &writable.vectors, &writable.present, holds));
-        let lanes = Lanes { text: &writer, segments: LANES.to_vec(), store, embedding: embedding.as_ref() };
+        let lanes = Lanes { text: &writer, store, embedding: embedding.as_ref() };
         let read_at = now_nanos();
         let report = &mut self.report;
         let written = run(&diff.jobs, &lanes, self.task.steps, &mut self.ticker, &mut |at, outcome| {

@@ -128,7 +128,7 @@ pub(crate) fn search(view: &View, embedder: Option<&dyn Embedder>, query: &Query
     let limit = query.limit.clamp(1, HITS_MAX);
     let mut rest = ranked.chunks;
     let mut chosen: Vec<(ChunkKey, f64)> = rest.drain(..ranked.exact.min(limit)).collect();
-    chosen.extend(spread(rest, limit - chosen.len(), |key| key.0));
+    chosen.extend(spread(rest, limit - chosen.len(), |(key, _)| key.0));
     let texts = view.texts(&chosen.iter().map(|(key, _)| *key).collect::<Vec<_>>());
     let hits = chosen.into_iter().zip(texts).map(|((key, score), text)| {
         let lanes = ranked.members.iter().filter(|(_, keys)| keys.contains(&key)).map(|(lane, _)| *lane).collect();
@@ -172,9 +172,9 @@ pub(crate) fn lanes(
     embedder: Option<&dyn Embedder>,
     query: &Query,
 ) -> Result<Vec<(Lane, Vec<String>)>, SearchError> {
-    let files =
-        |found: Found| by_file(&found).into_iter().take(query.limit).map(|(file, _)| view.path(file).to_owned());
-    let files = |found: Found| files(found).collect();
+    let files = |found: Found| -> Vec<String> {
+        by_file(&found).into_iter().take(query.limit).map(|(file, _)| view.path(file).to_owned()).collect()
+    };
     Ok(LANES.into_iter().zip(gather(view, embedder, query)?.found.map(files)).collect())
 }
 

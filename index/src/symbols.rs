@@ -21,7 +21,7 @@ pub(crate) use writer::SymbolWriter;
 #[cfg(test)]
 pub(crate) use merge::merge;
 
-use crate::outline::Kind;
+use crate::outline::{Kind, qualified};
 
 /// Why a segment of the symbol lane cannot be used or made.
 #[derive(Debug, thiserror::Error)]
@@ -65,10 +65,7 @@ pub struct SymbolDefinition {
 impl SymbolDefinition {
     /// `Outer.Inner.name`.
     pub fn qualified(&self) -> String {
-        match &self.parent {
-            Some(parent) => format!("{parent}.{}", self.name),
-            None => self.name.clone(),
-        }
+        qualified(self.parent.as_deref(), &self.name)
     }
 }
 

@@ -207,9 +207,10 @@ impl Vectors {
             let table = self.table.clone();
             self.runtime.block_on(async move { table.delete(predicate.as_str()).await })??;
         }
-        self.forget(&hashes.iter().copied().collect());
+        let gone: FxHashSet<PieceHash> = hashes.iter().copied().collect();
+        self.forget(&gone);
         if let Some(matrix) = self.lock().as_mut() {
-            Arc::make_mut(matrix).remove(&hashes.iter().copied().collect());
+            Arc::make_mut(matrix).remove(&gone);
         }
         Ok(())
     }

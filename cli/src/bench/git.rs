@@ -1,10 +1,10 @@
 //! What does a git repository say about its past? Read-only, and nothing that the repository configures is started.
 //!
-//! Git is asked for lists and for raw objects alone. No hook, pager, monitor, filter, signature program or remote of the
-//! repository's configuration takes part: `git archive` and a checkout would run filters, and are not used. A tree is
+//! Git is asked for lists and for raw objects alone, and starts nothing of the repository's ([`index::inert_git`]):
+//! `git archive` and a checkout would run filters, and are not used. A tree is
 //! written as plain files; links and submodules are left out, and a path that could lead elsewhere is refused.
 
-use super::process::{RunError, run};
+use super::process::run;
 use anyhow::{Context, Result, bail, ensure};
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -18,14 +18,6 @@ const LIST_BYTES_MAX: u64 = 256 * 1024 * 1024;
 const FILE_BYTES_MAX: u64 = 2 * 1024 * 1024;
 const FILES_MAX: usize = 200_000;
 const TREE_BYTES_MAX: u64 = 4 * 1024 * 1024 * 1024;
-const OVERRIDES: [&str; 6] = [
-    "core.fsmonitor=false",
-    "core.hooksPath=/dev/null",
-    "core.attributesFile=/dev/null",
-    "log.showSignature=false",
-    "protocol.allow=never",
-    "core.pager=cat",
-];
 
 /// A repository.
 pub struct Git {
@@ -124,7 +116,7 @@ impl Git {
 
     /// Gives the bytes of blobs, in their order, to `each`.
     fn blobs(&self, ids: &[&str], each: &mut dyn FnMut(usize, &[u8]) -> Result<()>) -> Result<()> {
-        let mut child = self.command(&["cat-file", "--batch"]).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
+        let mut child = self.command(&["cat-file", "--batch"])?.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
         let mut stdin = child.stdin.take().expect("piped");
         let lines: String = ids.iter().flat_map(|id| [*id, "\n"]).collect();
         // Written beside the reading: neither side waits for the other with a full pipe.
@@ -140,22 +132,15 @@ impl Git {
         done
     }
 
-    fn ask(&self, args: &[&str]) -> Result<Vec<u8>, RunError> {
-        let ran = run(&mut self.command(args), Duration::from_secs(SECONDS_MAX), LIST_BYTES_MAX, &[])?;
+    fn ask(&self, args: &[&str]) -> Result<Vec<u8>> {
+        let ran = run(&mut self.command(args)?, Duration::from_secs(SECONDS_MAX), LIST_BYTES_MAX, &[])?;
         Ok(ran.stdout)
     }
 
-    fn command(&self, args: &[&str]) -> Command {
-        let mut command = Command::new("git");
-        command.env_clear().env("PATH", std::env::var_os("PATH").unwrap_or_default());
-        command.env("GIT_CONFIG_NOSYSTEM", "1").env("GIT_CONFIG_GLOBAL", "/dev/null").env("LC_ALL", "C");
-        command.env("GIT_NO_LAZY_FETCH", "1").env("GIT_NO_REPLACE_OBJECTS", "1").env("GIT_TERMINAL_PROMPT", "0");
-        command.arg("--no-pager").arg("--no-optional-locks").arg("-C").arg(&self.dir);
-        for setting in OVERRIDES {
-            command.arg("-c").arg(setting);
-        }
-        command.args(args).stderr(Stdio::null());
-        command
+    fn command(&self, args: &[&str]) -> Result<Command> {
+        let mut command = index::inert_git(&self.dir).context("git is not installed")?;
+        command.args(args);
+        Ok(command)
     }
 }
 

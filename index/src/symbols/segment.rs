@@ -12,7 +12,7 @@ use super::SymbolError;
 use super::fold::Folded;
 use super::wire::{self, Parent, Stored, fixed, number};
 use crate::file_no::FileNo;
-use crate::outline::{HEAD_BYTES_MAX, Kind, signature};
+use crate::outline::{HEAD_BYTES_MAX, Kind, qualified, signature};
 use crate::segment::{Segment, Tag};
 use crate::varint::take_ascending;
 
@@ -40,10 +40,7 @@ pub(crate) struct Place {
 impl Place {
     /// `Outer.Inner.name`.
     pub(crate) fn qualified(&self) -> String {
-        match &self.parent {
-            Some(parent) => format!("{parent}.{}", self.name),
-            None => self.name.clone(),
-        }
+        qualified(self.parent.as_deref(), &self.name)
     }
 
     /// The head of the definition on one line, out of the file's bytes; nothing where the name does not stand in that
