@@ -10,7 +10,7 @@ use crate::hash::PieceHash;
 use crate::outline::{Kind, Outlined};
 
 /// Changes whenever the same file would give other chunks; an index built by another version is rebuilt.
-pub(crate) const CHUNKER_VERSION: u32 = 2;
+pub(crate) const CHUNKER_VERSION: u32 = 3;
 
 /// Text that belongs to no definition is cut into pieces of about this many lines.
 const LINES_PLAIN: usize = 40;

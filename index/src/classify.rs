@@ -118,6 +118,7 @@ const GENERATED_ENDINGS: &[&str] = &[
     ".freezed.dart",
     ".designer.cs",
     "_generated.go",
+    "pkg-info",
     ".gen.go",
     ".generated.ts",
 ];

@@ -9,6 +9,7 @@ use rustc_hash::FxHashMap;
 use crate::embed::{Embedder, embed_checked};
 use crate::files::Files;
 use crate::fuse::sort;
+use crate::language::Language;
 use crate::lexical::{Lexical, LexicalError, Wanted, Within};
 use crate::outline::Kind;
 use crate::prefix::is_within;
@@ -75,7 +76,7 @@ impl Lanes<'_> {
     }
 
     /// The words that are worth a look-up: a long text has more than can be afforded, most of them common.
-    fn telling(&self) -> Result<Vec<Wanted>, LexicalError> {
+    pub(crate) fn telling(&self) -> Result<Vec<Wanted>, LexicalError> {
         let wanted = &self.asked.wanted;
         let Ok(lexical) = &self.view.lexical else { return Ok(Vec::new()) };
         if wanted.len() <= WORDS_FEW {
@@ -184,14 +185,14 @@ impl Lanes<'_> {
             symbol: None,
         });
         let modules = modules.map(|path| Place { path, line: None, symbol: None });
-        let sources = [
-            (1.0, asked.trace.places.clone()),
-            (1.0, mentions.collect::<Vec<_>>()),
-            (0.5, modules.collect::<Vec<_>>()),
-        ];
-        for (weight, places) in sources {
+        let any = |_: &str| true;
+        // `pytest.raises` is no member of `pytest.ini`.
+        let code = |path: &str| Language::detect(path, &[]).is_some();
+        let sources: [(f64, Vec<Place>, &dyn Fn(&str) -> bool); 3] =
+            [(1.0, asked.trace.places.clone(), &any), (1.0, mentions.collect(), &any), (0.5, modules.collect(), &code)];
+        for (weight, places, fits) in sources {
             let mut own = 0;
-            for (place, files) in places.iter().zip(self.meant(&places)) {
+            for (place, files) in places.iter().zip(self.meant(&places, fits)) {
                 let share = weight / (1.0 + own as f64) / files.len().max(1) as f64;
                 own += usize::from(!files.is_empty());
                 for file in files {
@@ -206,9 +207,9 @@ impl Lanes<'_> {
         self.cut(scores)
     }
 
-    /// For every place the files of the tree that it may mean: those that share the most parts of the path, from the
-    /// end. A path of several parts that shares only its last one means a file of some library.
-    fn meant(&self, places: &[Place]) -> Vec<Vec<u32>> {
+    /// For every place the files of the tree that it may mean, of those that fit: those that share the most parts of the
+    /// path, from the end. A path of several parts that shares only its last one means a file of some library.
+    fn meant(&self, places: &[Place], fits: &dyn Fn(&str) -> bool) -> Vec<Vec<u32>> {
         if places.is_empty() {
             return Vec::new();
         }
@@ -225,7 +226,7 @@ impl Lanes<'_> {
             let name = path.rsplit('/').next().unwrap_or_default();
             let bare = name.rsplit_once('.').map_or(name, |(stem, _)| stem);
             let keys = if bare == name { vec![name] } else { vec![name, bare] };
-            for at in keys.into_iter().filter_map(|key| by_ending.get(key)).flatten() {
+            for at in keys.into_iter().filter_map(|key| by_ending.get(key)).flatten().filter(|_| fits(path)) {
                 let wanted = places[*at].path.as_str();
                 let without_ending = path.strip_suffix(name).map(|directory| format!("{directory}{bare}"));
                 let whole = if wanted.ends_with(name) { path.to_owned() } else { without_ending.unwrap_or_default() };
@@ -244,7 +245,7 @@ impl Lanes<'_> {
         best.into_iter().map(few).collect()
     }
 
-    fn cut(&self, scores: FxHashMap<ChunkKey, f64>) -> Found {
+    pub(crate) fn cut(&self, scores: FxHashMap<ChunkKey, f64>) -> Found {
         let mut found: Found = scores.into_iter().collect();
         sort(&mut found);
         found.truncate(self.depth);

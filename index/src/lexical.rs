@@ -12,9 +12,11 @@ use std::path::Path;
 use rustc_hash::FxHashMap;
 use tantivy::collector::TopDocs;
 use tantivy::merge_policy::NoMergePolicy;
+use tantivy::postings::Postings;
 use tantivy::query::{Bm25StatisticsProvider, BooleanQuery, BoostQuery, Occur, Query, TermQuery};
 use tantivy::schema::{FAST, Field, INDEXED, IndexRecordOption, STRING, Schema, TextFieldIndexing, TextOptions};
 use tantivy::tokenizer::{Token, TokenStream, Tokenizer};
+use tantivy::{DocSet, TERMINATED};
 use tantivy::{Index, IndexReader, IndexWriter, ReloadPolicy, Searcher, TantivyDocument, Term};
 
 use crate::document::Document;
@@ -33,6 +35,9 @@ const CODE_WEIGHT: f32 = 1.0;
 const PROSE_WEIGHT: f32 = 1.0;
 const NAME_WEIGHT: f32 = 3.0;
 const PATH_WEIGHT: f32 = 1.5;
+/// How soon a file that says a word often has said enough, and how much longer files must say it more often.
+const FILE_SATURATION: f32 = 1.2;
+const FILE_LENGTH_SHARE: f32 = 0.5;
 /// What another form of a word counts beside the word itself.
 const FORM_WEIGHT: f32 = 0.5;
 
@@ -216,6 +221,64 @@ impl Lexical {
             }
             Ok(found)
         })
+    }
+
+    /// What the words say about whole files: BM25F (Robertson, Zaragoza and Taylor, "Simple BM25 Extension to Multiple
+    /// Weighted Fields", CIKM 2004) with a file as the document, its length in chunks from `chunks`, which says nothing
+    /// of a file that is gone. In no order.
+    pub(crate) fn files(
+        &self,
+        wanted: &[Wanted],
+        chunks: &dyn Fn(FileNo) -> Option<usize>,
+        (count, mean): (usize, f32),
+    ) -> Result<Vec<(FileNo, f32)>, LexicalError> {
+        fenced(|| {
+            let searcher = self.reader.searcher();
+            let mut scores: FxHashMap<FileNo, f32> = FxHashMap::default();
+            for word in wanted {
+                let other = if word.inflected { forms(&word.text) } else { Vec::new() };
+                let forms = [(word.text.as_str(), 1.0)].into_iter();
+                for (form, share) in forms.chain(other.iter().map(|form| (form.as_str(), FORM_WEIGHT))) {
+                    let said = self.said(&searcher, form)?;
+                    let rarity =
+                        (1.0 + (count as f32 - said.len() as f32 + 0.5).max(0.0) / (said.len() as f32 + 0.5)).ln();
+                    for (file, times) in said {
+                        let Some(chunks) = chunks(file) else { continue };
+                        let length = 1.0 - FILE_LENGTH_SHARE + FILE_LENGTH_SHARE * chunks as f32 / mean;
+                        let told = times * (FILE_SATURATION + 1.0) / (times + FILE_SATURATION * length);
+                        *scores.entry(file).or_default() += word.weight * share * rarity * told;
+                    }
+                }
+            }
+            Ok(scores.into_iter().collect())
+        })
+    }
+
+    /// How often each file says a word, in all fields together.
+    fn said(&self, searcher: &Searcher, text: &str) -> tantivy::Result<FxHashMap<FileNo, f32>> {
+        let Fields { name, code, prose, .. } = self.fields;
+        let mut said: FxHashMap<FileNo, f32> = FxHashMap::default();
+        for segment in searcher.segment_readers() {
+            let ids = segment.fast_fields().u64("id")?;
+            let alive = segment.alive_bitset();
+            for (field, weight) in [(code, CODE_WEIGHT), (prose, PROSE_WEIGHT), (name, NAME_WEIGHT)] {
+                let term = Term::from_field_text(field, text);
+                let Some(mut found) =
+                    segment.inverted_index(field)?.read_postings(&term, IndexRecordOption::WithFreqs)?
+                else {
+                    continue;
+                };
+                while found.doc() != TERMINATED {
+                    if let Some(id) =
+                        ids.first(found.doc()).filter(|_| alive.is_none_or(|alive| alive.is_alive(found.doc())))
+                    {
+                        *said.entry(parts_of_id(id).0).or_default() += weight * found.term_freq() as f32;
+                    }
+                    found.advance();
+                }
+            }
+        }
+        Ok(said)
     }
 
     /// In how many chunks each of the words stands, and how many chunks there are.

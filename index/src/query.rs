@@ -44,6 +44,13 @@ pub enum QueryKind {
     Trace,
 }
 
+impl QueryKind {
+    /// Whether it says much at once: what happened, what was expected, what the program said.
+    pub(crate) fn is_long(self) -> bool {
+        matches!(self, QueryKind::Issue | QueryKind::Trace)
+    }
+}
+
 impl fmt::Display for QueryKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
@@ -87,7 +94,7 @@ impl Asked {
             Wanted { weight: tally.weight.sqrt(), inflected: !tally.is_name, text }
         });
         let all: Vec<Wanted> = all.collect();
-        let short = !matches!(kind, QueryKind::Issue | QueryKind::Trace);
+        let short = !kind.is_long();
         let asks = |words: &[&str]| short && all.iter().any(|word| words.contains(&word.text.as_str()));
         let tests_asked = asks(&["test", "tests", "testing"]);
         let docs_asked = asks(&["docs", "documentation", "readme", "changelog"]);

@@ -4,15 +4,18 @@ use rustc_hash::FxHashSet;
 
 use crate::classify::{Class, is_test_symbol};
 use crate::inflect::root;
-use crate::query::Asked;
+use crate::query::{Asked, QueryKind};
 use crate::tokenize::words;
 
 /// What a chunk counts that is a test inside of a file that is none.
 const TEST_FACTOR: f64 = 0.5;
 /// What a chunk counts that defines what the question names.
 const DEFINITION_FACTOR: f64 = 1.5;
-/// What a file counts, beyond 1, whose name the question holds whole.
-const STEM_BONUS: f64 = 0.5;
+
+/// What a file counts, beyond 1, whose name the question holds whole. A long text holds the name of half the tree.
+fn stem_bonus(kind: QueryKind) -> f64 {
+    if kind.is_long() { 0.0 } else { 0.5 }
+}
 
 /// What a file counts by what it is, where that was not asked for.
 fn class_factor(class: Class) -> f64 {
@@ -29,6 +32,7 @@ const NAMELESS: &[&str] = &["mod", "lib", "main", "index", "__init__", "__main__
 
 /// The rules for one question.
 pub(crate) struct Rules<'a> {
+    kind: QueryKind,
     words: FxHashSet<&'a str>,
     roots: FxHashSet<&'a str>,
     tests_asked: bool,
@@ -40,7 +44,13 @@ impl Rules<'_> {
     pub(crate) fn of(asked: &Asked, tests_asked: bool) -> Rules<'_> {
         let words: FxHashSet<&str> = asked.wanted.iter().map(|word| word.text.as_str()).collect();
         let roots = words.iter().map(|word| root(word)).collect();
-        Rules { words, roots, tests_asked: tests_asked || asked.tests_asked, docs_asked: asked.docs_asked }
+        Rules {
+            kind: asked.kind,
+            words,
+            roots,
+            tests_asked: tests_asked || asked.tests_asked,
+            docs_asked: asked.docs_asked,
+        }
     }
 
     /// The factor of a file of this class.
@@ -50,7 +60,7 @@ impl Rules<'_> {
             Class::Docs if self.docs_asked => Class::Source,
             class => class,
         };
-        class_factor(class) * (1.0 + STEM_BONUS * self.coverage(path))
+        class_factor(class) * (1.0 + stem_bonus(self.kind) * self.coverage(path))
     }
 
     /// Which share of the words of the file's name the question holds, in one form or another.

@@ -9,6 +9,7 @@ use crate::prefix::{OutsideTree, normal_prefix};
 use crate::query::{Asked, QueryKind};
 use crate::report::SkipReason;
 use crate::rules::Rules;
+use crate::tested::tested;
 use crate::view::{ChunkKey, TreeText, View};
 
 /// A search answers with at most this many hits.
@@ -20,19 +21,25 @@ const LANE_HITS: usize = 200;
 
 /// What a file counts more, at most, that belongs to those that are open.
 const RELATED_BONUS: f64 = 0.5;
+/// What a test says about the source that it tests, against what it says about itself.
+const TESTED_SHARE: f64 = 0.5;
 /// Files that may count more.
 const RELATED_FILES: usize = 200;
 
-/// What a lane counts for a kind of question: text, symbol, place, vector.
-fn lane_weights(kind: QueryKind) -> [f64; 4] {
+/// What a lane counts for a kind of question, in the order of [`LANES`]. The vector of a long text means a little of
+/// everything: measured, it takes from the other lanes more than it gives.
+fn lane_weights(kind: QueryKind) -> [f64; 5] {
     match kind {
-        QueryKind::Identifier => [1.0, 2.0, 1.0, 0.3],
-        QueryKind::Path => [1.0, 0.5, 3.0, 0.2],
-        QueryKind::Words => [1.0, 1.0, 0.5, 1.0],
-        QueryKind::Issue => [1.0, 0.7, 0.7, 0.5],
-        QueryKind::Trace => [0.5, 0.5, 3.0, 0.3],
+        QueryKind::Identifier => [1.0, 2.0, 1.0, 0.0, 0.3],
+        QueryKind::Path => [1.0, 0.5, 3.0, 0.0, 0.2],
+        QueryKind::Words => [1.0, 1.0, 0.5, 0.0, 1.0],
+        QueryKind::Issue => [1.0, 0.7, 0.7, 2.0, 0.1],
+        QueryKind::Trace => [0.5, 0.5, 3.0, 2.0, 0.1],
     }
 }
+
+/// What all words together say about whole files, against the lane of text.
+const WHOLE_WEIGHT: f64 = 1.0;
 
 /// A question.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -65,6 +72,8 @@ pub enum Lane {
     Symbol,
     /// The question names the file, or a trace in it points there.
     Place,
+    /// The question quotes the chunk: a message, a line of it.
+    Quote,
     /// The chunk means something like the query.
     Vector,
 }
@@ -156,8 +165,9 @@ pub(crate) struct Ranked {
 }
 
 pub(crate) fn rank(view: &View, embedder: Option<&dyn Embedder>, query: &Query) -> Result<Ranked, SearchError> {
-    let Evidence { asked, found, exact, notes, named } = gather(view, embedder, query)?;
-    let joined = join(view, &asked, query, &found);
+    let evidence = gather(view, embedder, query)?;
+    let joined = join(view, query, &evidence);
+    let Evidence { asked, found, exact, notes, named, .. } = evidence;
     let top = joined.first().map_or(1.0, |(_, score)| *score);
     let rest = joined.into_iter().filter(|(key, _)| !exact.contains(key));
     let chunks = exact.iter().map(|key| (*key, top)).chain(rest).collect();
@@ -179,13 +189,17 @@ pub(crate) fn lanes(
 }
 
 /// The lanes in the order in which they are asked and weighed.
-const LANES: [Lane; 4] = [Lane::Text, Lane::Symbol, Lane::Place, Lane::Vector];
+const LANES: [Lane; 5] = [Lane::Text, Lane::Symbol, Lane::Place, Lane::Quote, Lane::Vector];
 
 /// What the lanes say about one question.
 struct Evidence {
     asked: Asked,
     /// In the order of [`LANES`].
-    found: [Found; 4],
+    found: [Found; 5],
+    /// What all the words together say about whole files, best first.
+    whole: Vec<(u32, f64)>,
+    /// How sure it is that what was found as a quotation is one, from 0 to 1.
+    certainty: f64,
     /// The chunks that define the name that the question is, best first.
     exact: Vec<ChunkKey>,
     notes: Vec<String>,
@@ -206,18 +220,21 @@ fn gather(view: &View, embedder: Option<&dyn Embedder>, query: &Query) -> Result
     let (mut lanes, mut beside) = (lanes(), lanes());
     lanes.notes.clone_from(&view.notes);
     // The scan of the vectors takes as long as all others together.
-    let found = std::thread::scope(|scope| {
+    let (found, whole, certainty) = std::thread::scope(|scope| {
         let vector = scope.spawn(|| beside.vector(embedder, text));
-        let (words, symbol, place) = (lanes.text(), lanes.symbol(), lanes.place());
-        [words, symbol, place, vector.join().expect("a scan does not panic")]
+        let (words, symbol, place, whole) = (lanes.text(), lanes.symbol(), lanes.place(), lanes.whole());
+        let quoted = lanes.quoted(text, &whole, &words);
+        let vector = vector.join().expect("a scan does not panic");
+        ([words, symbol, place, quoted.found, vector], whole, quoted.certainty)
     });
     lanes.notes.append(&mut beside.notes);
-    if found[..3].iter().all(Vec::is_empty) && !found[3].is_empty() {
+    let [by_word @ .., by_meaning] = &found;
+    if by_word.iter().all(Vec::is_empty) && !by_meaning.is_empty() {
         lanes.notes.push("no chunk holds any of these words: the hits are alike in meaning at best".to_owned());
     }
     let exact = lanes.exact();
     let Lanes { notes, named, .. } = lanes;
-    Ok(Evidence { asked, found, exact, notes, named })
+    Ok(Evidence { asked, found, whole, certainty, exact, notes, named })
 }
 
 /// How near files are to those that are open: the nearest one counts 1.
@@ -230,13 +247,18 @@ fn related(view: &View, open: &[String]) -> HashMap<u32, f64> {
 }
 
 /// Files are ranked by what all their chunks say, then chunks within their file.
-fn join(view: &View, asked: &Asked, query: &Query, found: &[Found; 4]) -> Vec<(ChunkKey, f64)> {
-    let (weights, rules) = (lane_weights(asked.kind), Rules::of(asked, query.include_tests));
-    let related = related(view, &query.open);
-    let lanes: Vec<(f64, Vec<(u32, f64)>)> =
+fn join(view: &View, query: &Query, evidence: &Evidence) -> Vec<(ChunkKey, f64)> {
+    let Evidence { asked, found, whole, certainty, .. } = evidence;
+    let rules = Rules::of(asked, query.include_tests);
+    let [text, symbol, place, quote, vector] = lane_weights(asked.kind);
+    let weights = [text, symbol, place, quote * certainty, vector];
+    let mut lanes: Vec<(f64, Vec<(u32, f64)>)> =
         found.iter().zip(weights).map(|(lane, weight)| (weight, by_file(lane))).collect();
+    lanes.push((WHOLE_WEIGHT, whole.clone()));
     let mut files: HashMap<u32, f64> = fuse(&lanes).into_iter().collect();
+    let (related, told) = (related(view, &query.open), told_by_tests(view, asked, &files));
     for (file, score) in &mut files {
+        *score += told.get(file).copied().unwrap_or(0.0);
         *score *= rules.file(view.class(*file), view.path(*file));
         *score *= 1.0 + RELATED_BONUS * related.get(file).copied().unwrap_or(0.0);
     }
@@ -255,6 +277,18 @@ fn join(view: &View, asked: &Asked, query: &Query, found: &[Found; 4]) -> Vec<(C
     }
     sort(&mut chunks);
     chunks
+}
+
+/// What the tests among `files` that fit a long text say about the sources that they test.
+fn told_by_tests(view: &View, asked: &Asked, files: &HashMap<u32, f64>) -> HashMap<u32, f64> {
+    let mut told: HashMap<u32, f64> = HashMap::new();
+    if asked.kind.is_long() {
+        for (test, source) in tested(files.keys().map(|file| (*file, view.path(*file), view.class(*file)))) {
+            let told = told.entry(source).or_default();
+            *told = told.max(files[&test] * TESTED_SHARE);
+        }
+    }
+    told
 }
 
 fn hit(

@@ -113,9 +113,10 @@ impl Reader {
     }
 }
 
-/// `File "a/b.py", line 3, in name`
+/// `File "a/b.py", line 3, in name`, whatever a log writes before it
 fn python(text: &str) -> Option<Place> {
-    let (path, rest) = text.strip_prefix("File \"")?.split_once('"')?;
+    let (_, text) = text.split_once("File \"")?;
+    let (path, rest) = text.split_once('"')?;
     let rest = rest.strip_prefix(", line ")?;
     let symbol = rest.split_once(", in ").map(|(_, name)| name.trim());
     Some(Place { path: normal(path), line: number(rest).0, symbol: symbol.and_then(name) })
@@ -319,6 +320,7 @@ mod tests {
             "tests/test_a.py:5: in test_a\n    f()\nsrc/a.py:9: ValueError\nFAILED tests/test_a.py::TestA::test_a[x] - boom",
             &["src/a.py:9 -", "tests/test_a.py:5 test_a", "TestA.test_a"],
         );
+        check("INTERNALERROR>   File \"/x/core.py\", line 12, in run\nERR> a", &["x/core.py:12 run"]);
         check("FAIL: test_x (tests.test_mod.TestCase)", &["test_x"]);
     }
 

@@ -255,6 +255,11 @@ impl View {
         found.filter(move |(row, _)| !self.is_hidden(self.files.path(*row as usize))).chain(above.into_iter().flatten())
     }
 
+    /// The text of a file, as the tree has it now; empty where it is gone.
+    pub(crate) fn content_of(&self, row: u32) -> String {
+        self.content(row as usize).0
+    }
+
     /// The chunk of a file that holds the first line of a definition. Where several do (overlaps, a class and its
     /// first method), the one that ends with or before the definition, and of those the first.
     pub(crate) fn chunk_at(&self, file: u32, first: usize, last: usize) -> Option<ChunkKey> {

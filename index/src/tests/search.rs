@@ -263,6 +263,54 @@ fn a_trace_leads_to_its_innermost_frame_in_the_tree_and_not_to_a_library() {
 }
 
 #[test]
+fn the_text_of_an_issue_leads_to_the_source_that_holds_the_message_it_quotes() {
+    let bench = Bench::new(None);
+    bench.write(
+        "src/other.py",
+        "def load(path):\n    # loads a module and skips none: load module, load path\n    return path\n",
+    );
+    bench.write(
+        "src/core.py",
+        "def f(x):\n    raise Error(\n        \"Using this outside of \"\n        \"a handler is not allowed.\"\n    )\n",
+    );
+    bench.write("docs/all.md", "Using this outside of a handler is not allowed.\n");
+    let (index, _) = bench.index();
+    let issue = "Cannot load a module by its path\n\nI load a module by its path and it says:\n\n\
+                 > Using this outside of a handler is not allowed.\n\nSo no module and no path is loaded.\n";
+    let answer = index.search(&Query::new(issue)).unwrap();
+    assert_eq!(answer.kind, QueryKind::Issue);
+    assert_eq!(answer.hits[0].path, "src/core.py");
+    assert!(answer.hits[0].lanes.contains(&Lane::Quote));
+}
+
+#[test]
+fn a_test_that_fits_an_issue_speaks_for_the_source_that_it_tests() {
+    let bench = Bench::new(None);
+    bench.write("src/skipping.py", "def evaluate(item):\n    return item.marks\n");
+    bench.write("src/runner.py", "def run(item):\n    return item.marks\n");
+    bench.write(
+        "tests/test_skipping.py",
+        "def test_dynamic_marker_is_honoured():\n    \"\"\"A marker added while the test runs counts.\"\"\"\n",
+    );
+    let (index, _) = bench.index();
+    let issue =
+        "Marker added dynamically is not honoured\n\nA marker that is added while it runs\nis not honoured: item\n";
+    let found = paths(&index, issue);
+    let place = |path: &str| found.iter().position(|found| found == path);
+    assert!(place("src/skipping.py") < place("src/runner.py"), "{found:?}");
+}
+
+#[test]
+fn a_qualified_name_means_a_module_and_no_other_file_of_that_name() {
+    let bench = sample(false);
+    bench.write("client.ini", "[client]\nfetch = client.fetch\n");
+    let (index, _) = bench.index();
+    let hits = index.search(&Query::new("what does client.fetch do")).unwrap().hits;
+    let of_place = hits.iter().filter(|hit| hit.lanes.contains(&Lane::Place));
+    assert_eq!(of_place.map(|hit| hit.path.as_str()).collect::<Vec<_>>(), ["src/client.rs"]);
+}
+
+#[test]
 fn a_path_or_the_end_of_one_finds_its_file() {
     let bench = sample(false);
     bench.write("other/client.rs", "fn z() {}\n");
