@@ -193,6 +193,9 @@ pub struct IndexReport {
     /// Who makes the vectors: static (the default), minilm, or the URL of an embeddings server
     #[arg(long, value_name = "NAME|URL")]
     pub embedder: Option<Choice>,
+    /// Search here with the weights that follow, where they help on commits that they were not picked on
+    #[arg(long)]
+    pub keep: bool,
     /// Print JSON
     #[arg(long)]
     pub json: bool,
@@ -277,6 +280,13 @@ pub struct Search {
     /// The most results
     #[arg(long, default_value_t = 8)]
     pub limit: usize,
+    /// Where the scores of the first results are close, let the model behind this OpenAI-compatible server order them,
+    /// for example http://127.0.0.1:8137/v1
+    #[arg(long, value_name = "URL")]
+    pub rerank: Option<String>,
+    /// How long that model may take
+    #[arg(long, value_name = "SECONDS", default_value_t = 20, requires = "rerank")]
+    pub rerank_seconds: u64,
     /// Print results as JSON, one object a line
     #[arg(long)]
     pub json: bool,

@@ -3,6 +3,7 @@
 use crate::args::{IndexCommand, IndexDir, Search};
 use crate::embedder::Choice;
 use crate::exit::{Exit, Fatal};
+use crate::rerank::rerank;
 use crate::state::{State, cancel_on_ctrl_c, repository};
 use agent::Code;
 use agent::code::{Definition, Found, Matches};
@@ -14,8 +15,11 @@ use std::io::IsTerminal;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::time::Duration;
 
 const SYMBOL_PLACES_MAX: usize = 8;
+/// Hits that a model may order.
+const RERANKED: usize = 20;
 
 /// The index of a repository, as the agent sees it.
 pub struct IndexedCode {
@@ -215,8 +219,16 @@ pub fn search(args: Search) -> Result<Exit, Fatal> {
     let repo = repository(&args.repo)?;
     let cancel = cancel_on_ctrl_c()?;
     let (index, _) = open_index(&state, &repo, true, &cancel)?;
-    let query = Query { limit: args.limit, ..Query::new(args.words.join(" ")) };
-    let answer = index.search(&query).map_err(|error| Fatal::missing(error, "give words or a name to look for"))?;
+    let text = args.words.join(" ");
+    // A model may bring a later hit to the front.
+    let limit = if args.rerank.is_some() { args.limit.max(RERANKED) } else { args.limit };
+    let query = Query { limit, ..Query::new(text.as_str()) };
+    let mut answer = index.search(&query).map_err(|error| Fatal::missing(error, "give words or a name to look for"))?;
+    if let Some(url) = &args.rerank {
+        let note = rerank(&mut answer, &text, url, Duration::from_secs(args.rerank_seconds), &cancel);
+        answer.notes.push(note);
+        answer.hits.truncate(args.limit);
+    }
     for hit in &answer.hits {
         if args.json {
             let line = serde_json::json!({

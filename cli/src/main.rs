@@ -14,6 +14,7 @@ mod local;
 mod lookup;
 mod policy;
 mod program;
+mod rerank;
 mod run;
 mod serve;
 mod sessions;

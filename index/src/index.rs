@@ -20,6 +20,7 @@ use crate::search::{Answer, Lane, Query, SearchError, lanes, search};
 use crate::symbols::{Lookup, SymbolAnswer};
 use crate::view::{Place, View};
 use crate::watch::Watch;
+use crate::weights::Weights;
 
 /// A code index: one store over one tree. Several may be open on one store; one of them refreshes at a time, and the
 /// others keep answering from what they opened.
@@ -174,6 +175,11 @@ impl Index {
     /// What each lane finds by itself: files, best first. For those who choose weights.
     pub fn lanes(&self, query: &Query) -> Result<Vec<(Lane, Vec<String>)>, SearchError> {
         lanes(&self.view, self.embedder.as_deref(), query)
+    }
+
+    /// From now on, until the next refresh, the lanes count this much for a few words. [`Weights::keep`] is for longer.
+    pub fn weigh(&mut self, weights: Weights) {
+        self.view.weights = weights;
     }
 
     /// Puts contents above the tree that are not written to it yet: from now on a path is searched as it stands here,

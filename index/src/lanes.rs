@@ -14,7 +14,7 @@ use crate::lexical::{Lexical, LexicalError, Wanted, Within};
 use crate::outline::Kind;
 use crate::prefix::is_within;
 use crate::query::{Asked, QueryKind};
-use crate::symbols::{Lookup, SymbolPlace};
+use crate::symbols::SymbolPlace;
 use crate::trace::Place;
 use crate::view::{ChunkKey, View};
 
@@ -127,13 +127,9 @@ impl Lanes<'_> {
         if self.asked.kind != QueryKind::Identifier {
             return Vec::new();
         }
-        let bearers = match self.view.symbol(name) {
-            Lookup::Exact(found) => vec![found],
-            Lookup::Ambiguous(found, count) if count <= BEARERS_MAX => found,
-            Lookup::Ambiguous(..) | Lookup::NotFound => Vec::new(),
-        };
         let mut keys: Vec<ChunkKey> = Vec::new();
-        for key in bearers.iter().filter_map(|bearer| self.key_of(bearer)) {
+        for key in self.view.few(name, BEARERS_MAX).unwrap_or_default().iter().filter_map(|bearer| self.key_of(bearer))
+        {
             if !keys.contains(&key) {
                 keys.push(key);
             }
@@ -143,7 +139,7 @@ impl Lanes<'_> {
 
     /// The definitions whose names the words spell out.
     fn by_words(&mut self, words: &[String], scores: &mut FxHashMap<ChunkKey, f64>) {
-        for (at, (place, _)) in self.view.symbols().rank(words, self.depth * 4, self.view).into_iter().enumerate() {
+        for (at, (place, _)) in self.view.symbols().rank(words, self.depth, self.view).into_iter().enumerate() {
             if let Some(key) = self.key_of(&place) {
                 *scores.entry(key).or_default() += 1.0 / (1.0 + at as f64).sqrt();
                 self.named.entry(key).or_insert((place.qualified(), place.kind));
@@ -156,11 +152,9 @@ impl Lanes<'_> {
         let parts: Vec<&str> = name.split('.').filter(|part| !part.is_empty()).collect();
         let lengths = [parts.len(), 2, 1].into_iter().filter(|length| *length <= parts.len() && *length > 0);
         for length in lengths {
-            match self.view.symbol(&parts[parts.len() - length..].join(".")) {
-                Lookup::NotFound => {}
-                Lookup::Exact(found) => return vec![found],
-                Lookup::Ambiguous(found, count) if count <= BEARERS_MAX => return found,
-                Lookup::Ambiguous(..) => return Vec::new(),
+            match self.view.few(&parts[parts.len() - length..].join("."), BEARERS_MAX) {
+                Some(found) if found.is_empty() => {}
+                found => return found.unwrap_or_default(),
             }
         }
         Vec::new()

@@ -6,11 +6,13 @@
 //! that a commit that the manifest does not know of is seen. A damaged file can make tantivy panic; every read is
 //! fenced so that the caller gets an error instead.
 
+use std::collections::hash_map::Entry;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 
 use rustc_hash::FxHashMap;
 use tantivy::collector::TopDocs;
+use tantivy::columnar::Column;
 use tantivy::merge_policy::NoMergePolicy;
 use tantivy::postings::Postings;
 use tantivy::query::{Bm25StatisticsProvider, BooleanQuery, BoostQuery, Occur, Query, TermQuery};
@@ -214,9 +216,16 @@ impl Lexical {
             let rarity = Rarity { searcher: whole.unwrap_or(&searcher), bearers };
             let collector = TopDocs::with_limit(limit.max(1)).order_by_score();
             let top = searcher.search_with_statistics_provider(&query, &collector, &rarity)?;
+            // Opening a column costs more than the search of a rare word.
+            let mut columns: FxHashMap<u32, Column<u64>> = FxHashMap::default();
             let mut found = Vec::with_capacity(top.len());
             for (score, address) in top {
-                let ids = searcher.segment_reader(address.segment_ord).fast_fields().u64("id")?;
+                let ids = match columns.entry(address.segment_ord) {
+                    Entry::Occupied(known) => known.into_mut(),
+                    Entry::Vacant(new) => {
+                        new.insert(searcher.segment_reader(address.segment_ord).fast_fields().u64("id")?)
+                    }
+                };
                 found.extend(ids.first(address.doc_id).map(|id| (id, score)));
             }
             Ok(found)

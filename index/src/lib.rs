@@ -83,6 +83,7 @@ mod vector;
 mod view;
 mod walk;
 mod watch;
+mod weights;
 
 pub use embed::{EmbedError, Embedder};
 pub use git::inert_git;
@@ -97,6 +98,7 @@ pub use report::{Progress, Report, SkipReason, Skipped, Stage, StageSeconds};
 pub use search::{Answer, Hit, Lane, Query, SearchError};
 pub use symbols::{SymbolAnswer, SymbolDefinition};
 pub use syntax::{SyntaxError, parses};
+pub use weights::Weights;
 
 #[cfg(test)]
 mod tests;

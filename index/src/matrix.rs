@@ -1,9 +1,10 @@
-//! Which rows point the same way as this vector? An exact scan of int8 rows in memory.
+//! Which rows point the same way as this vector? An exact scan of rows of four bits a number, in memory.
 //!
-//! A row is a vector rounded to 15 steps of its own size, of which two lie in a byte on the disk; its length is worked
-//! out again from the rounded numbers, so that no scale need be stored. The query is kept at 16 bits. Products of 16 and
-//! 8 bits, summed in 32, are one instruction of AVX2 (`vpmaddwd`); a processor without it is found when the program
-//! runs. Two cores read 125,000 rows of 256 numbers in a few milliseconds, which is why no approximate index is built.
+//! A row is a vector rounded to 15 steps of its own size, of which two lie in a byte, on the disk and here; its length is
+//! worked out again from the rounded numbers, so that no scale need be stored. The query is rounded to eight bits.
+//! AVX2 multiplies 32 pairs of an unsigned and a signed number in one instruction (`vpmaddubsw`), so rows are kept with 8
+//! added to each number, which is taken off the sum again; a processor without it is found when the program runs.
+//! Memory is the limit: see docs/decisions/9-static-vectors.md for how fast, and why no approximate index is built.
 
 use std::collections::BinaryHeap;
 
@@ -12,8 +13,12 @@ use rustc_hash::FxHashSet;
 
 use crate::hash::PieceHash;
 
-/// The length to which a query is scaled: no sum of 32 bits overflows up to [`NUMBERS_MAX`] numbers.
-const QUERY_LENGTH: f32 = 16_383.0;
+/// The largest number of a rounded query.
+const QUERY_STEPS: f32 = 127.0;
+/// What is added to each number of a row, so that none is below zero.
+const OFFSET: i32 = 8;
+/// The same for two numbers in a byte, as two's complement has them.
+const BOTH_OFFSETS: u8 = 0x88;
 /// Numbers that a vector may have.
 pub(crate) const NUMBERS_MAX: usize = 1 << 14;
 /// The largest number of a rounded row.
@@ -22,14 +27,15 @@ const STEPS: f32 = 7.0;
 /// 16 steps lose least when they reach 2.5 to 2.8 times as far (Max, "Quantizing for Minimum Distortion", 1960).
 const CUT: f32 = 2.7;
 /// Rows that one thread scans at a time.
-const ROWS_AT_A_TIME: usize = 8192;
+const ROWS_AT_A_TIME: usize = 1 << 15;
 
 /// Rows of one dimension, each with a key.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Matrix {
-    dimension: usize,
+    /// Bytes of one row.
+    width: usize,
     keys: Vec<PieceHash>,
-    rows: Vec<i8>,
+    rows: Vec<u8>,
     /// 1 divided by the length of a row; 0 for a row of zeros.
     inverse: Vec<f32>,
 }
@@ -37,28 +43,30 @@ pub(crate) struct Matrix {
 impl Matrix {
     /// Without rows. The dimension is not 0.
     pub(crate) fn new(dimension: usize) -> Matrix {
-        Matrix { dimension: dimension.max(1), ..Matrix::default() }
+        Matrix { width: dimension.max(1).div_ceil(2), ..Matrix::default() }
     }
 
     pub(crate) fn keys(&self) -> &[PieceHash] {
         &self.keys
     }
 
-    /// Appends rows; there are as many numbers as keys times the dimension.
-    pub(crate) fn extend(&mut self, keys: &[PieceHash], rows: &[i8]) {
-        debug_assert_eq!(keys.len() * self.dimension, rows.len());
+    /// Appends rows as [`pack`] gives them, as many as keys.
+    pub(crate) fn extend(&mut self, keys: &[PieceHash], packed: &[u8]) {
+        debug_assert_eq!(keys.len() * self.width, packed.len());
         self.keys.extend(keys);
-        self.rows.extend(rows);
-        self.inverse.extend(rows.chunks_exact(self.dimension).map(inverse_length));
+        self.rows.extend(packed.iter().map(|both| both ^ BOTH_OFFSETS));
+        self.inverse.extend(packed.chunks_exact(self.width).map(inverse_length));
     }
 
     /// Drops rows.
     pub(crate) fn remove(&mut self, gone: &FxHashSet<PieceHash>) {
-        let mut left = Matrix::new(self.dimension);
-        for (&key, row) in self.keys.iter().zip(self.rows.chunks_exact(self.dimension)) {
-            if !gone.contains(&key) {
-                left.extend(&[key], row);
-            }
+        let width = self.width;
+        let mut left = Matrix { width, ..Matrix::default() };
+        let rows = self.keys.iter().zip(self.rows.chunks_exact(width)).zip(&self.inverse);
+        for ((key, row), inverse) in rows.filter(|((key, _), _)| !gone.contains(*key)) {
+            left.keys.push(*key);
+            left.rows.extend(row);
+            left.inverse.push(*inverse);
         }
         *self = left;
     }
@@ -66,8 +74,8 @@ impl Matrix {
     /// The keys of the rows nearest to a vector with their cosine distances (0 is the same direction, a row of zeros
     /// is at 1), nearest first, equally near ones by key. The vector has the dimension of the rows.
     pub(crate) fn nearest(&self, vector: &[f32], limit: usize) -> Vec<(PieceHash, f32)> {
-        debug_assert_eq!(vector.len(), self.dimension);
-        let query = query_of(vector);
+        debug_assert_eq!(vector.len().div_ceil(2), self.width);
+        let query = Rounded::of(vector);
         let scan = |at: usize| {
             let end = (at + ROWS_AT_A_TIME).min(self.keys.len());
             self.scan(&query, at..end, limit)
@@ -83,13 +91,13 @@ impl Matrix {
         found.into_iter().map(|near| (near.key, near.distance)).collect()
     }
 
-    fn scan(&self, query: &[i16], range: std::ops::Range<usize>, limit: usize) -> Vec<Near> {
+    fn scan(&self, query: &Rounded, range: std::ops::Range<usize>, limit: usize) -> Vec<Near> {
         let mut best: BinaryHeap<Near> = BinaryHeap::with_capacity(limit.min(range.len()) + 1);
         let dot = dot_of_this_cpu();
-        let rows = self.rows[range.start * self.dimension..range.end * self.dimension].chunks_exact(self.dimension);
+        let rows = self.rows[range.start * self.width..range.end * self.width].chunks_exact(self.width);
         let named = self.keys[range.clone()].iter().zip(&self.inverse[range]);
         for (row, (&key, inverse)) in rows.zip(named) {
-            let distance = 1.0 - dot(query, row) as f32 * inverse / QUERY_LENGTH;
+            let distance = 1.0 - dot(query, row) as f32 * inverse * query.inverse;
             let near = Near { distance, key };
             if best.len() < limit {
                 best.push(near);
@@ -137,24 +145,44 @@ pub(crate) fn pack(rounded: &[i8], packed: &mut Vec<u8>) {
     packed.extend(rounded.chunks(2).map(|two| (two[0] as u8 & 15) | (two.get(1).copied().unwrap_or(0) as u8) << 4));
 }
 
-/// What [`pack`] packed.
-pub(crate) fn unpack(packed: &[u8], dimension: usize, rounded: &mut Vec<i8>) {
-    let both = packed.iter().flat_map(|byte| [(byte << 4) as i8 >> 4, *byte as i8 >> 4]);
-    rounded.extend(both.take(dimension));
+/// A query, rounded, in the order of the halves of bytes.
+struct Rounded {
+    /// What the lower halves are multiplied with: the first, third, fifth number.
+    low: Vec<i8>,
+    /// What the upper ones are multiplied with.
+    high: Vec<i8>,
+    /// What the offset of a row adds to the sum.
+    excess: i32,
+    /// 1 divided by its length.
+    inverse: f32,
 }
 
-fn query_of(vector: &[f32]) -> Vec<i16> {
-    let length = vector.iter().map(|x| x * x).sum::<f32>().sqrt();
-    let scale = if length > 0.0 { QUERY_LENGTH / length } else { 0.0 };
-    vector.iter().map(|x| (x * scale).round() as i16).collect()
+impl Rounded {
+    fn of(vector: &[f32]) -> Rounded {
+        let largest = vector.iter().fold(0f32, |largest, x| largest.max(x.abs()));
+        let scale = if largest > 0.0 { QUERY_STEPS / largest } else { 0.0 };
+        let all: Vec<i8> = vector.iter().map(|x| (x * scale).round() as i8).collect();
+        let squares: i64 = all.iter().map(|x| i64::from(*x).pow(2)).sum();
+        let half = |from: usize| {
+            let numbers = (0..all.len().div_ceil(2)).map(|at| all.get(2 * at + from).copied().unwrap_or(0));
+            numbers.collect::<Vec<i8>>()
+        };
+        Rounded {
+            low: half(0),
+            high: half(1),
+            excess: OFFSET * all.iter().map(|x| i32::from(*x)).sum::<i32>(),
+            inverse: if squares > 0 { 1.0 / (squares as f32).sqrt() } else { 0.0 },
+        }
+    }
 }
 
-fn inverse_length(row: &[i8]) -> f32 {
-    let squares: i32 = row.iter().map(|&x| i32::from(x) * i32::from(x)).sum();
+fn inverse_length(packed: &[u8]) -> f32 {
+    let square = |number: u8| (i32::from(number ^ 8) - OFFSET).pow(2);
+    let squares: i32 = packed.iter().map(|both| square(both & 15) + square(both >> 4)).sum();
     if squares == 0 { 0.0 } else { 1.0 / (squares as f32).sqrt() }
 }
 
-type Dot = fn(&[i16], &[i8]) -> i32;
+type Dot = fn(&Rounded, &[u8]) -> i32;
 
 /// [`dot`] as this processor does it fastest.
 fn dot_of_this_cpu() -> Dot {
@@ -166,32 +194,55 @@ fn dot_of_this_cpu() -> Dot {
     dot
 }
 
-/// [`dot`], 16 numbers at a time.
+/// [`dot`], 64 numbers at a time.
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2")]
-fn dot_avx2(query: &[i16], row: &[i8]) -> i32 {
+fn dot_avx2(query: &Rounded, row: &[u8]) -> i32 {
     use std::arch::x86_64::{
-        _mm_loadu_si128, _mm256_add_epi32, _mm256_cvtepi8_epi16, _mm256_loadu_si256, _mm256_madd_epi16,
-        _mm256_setzero_si256, _mm256_storeu_si256,
+        _mm256_add_epi16, _mm256_add_epi32, _mm256_and_si256, _mm256_loadu_si256, _mm256_madd_epi16,
+        _mm256_maddubs_epi16, _mm256_set1_epi8, _mm256_set1_epi16, _mm256_setzero_si256, _mm256_srli_epi16,
+        _mm256_storeu_si256,
     };
-    let (wide, narrow) = (query.chunks_exact(16), row.chunks_exact(16));
-    let rest = dot(wide.remainder(), narrow.remainder());
+    const BYTES: usize = 32;
+    // Two products of at most 15 * 127 are summed in 16 bits, four times two of them before the sum is widened.
+    const STEPS_IN_16_BITS: usize = 4;
+    let whole = row.len() - row.len() % BYTES;
+    let (halves, ones) = (_mm256_set1_epi8(15), _mm256_set1_epi16(1));
     let mut sums = _mm256_setzero_si256();
-    for (wide, narrow) in wide.zip(narrow) {
-        // SAFETY: 32 and 16 bytes are there, and neither load wants them aligned.
-        let (wide, narrow) =
-            unsafe { (_mm256_loadu_si256(wide.as_ptr().cast()), _mm_loadu_si128(narrow.as_ptr().cast())) };
-        sums = _mm256_add_epi32(sums, _mm256_madd_epi16(wide, _mm256_cvtepi8_epi16(narrow)));
+    for from in (0..whole).step_by(STEPS_IN_16_BITS * BYTES) {
+        let mut narrow = _mm256_setzero_si256();
+        for at in (from..whole.min(from + STEPS_IN_16_BITS * BYTES)).step_by(BYTES) {
+            // SAFETY: all three have `BYTES` from here, and no load wants them aligned.
+            let (both, low, high) = unsafe {
+                (
+                    _mm256_loadu_si256(row[at..at + BYTES].as_ptr().cast()),
+                    _mm256_loadu_si256(query.low[at..at + BYTES].as_ptr().cast()),
+                    _mm256_loadu_si256(query.high[at..at + BYTES].as_ptr().cast()),
+                )
+            };
+            let lower = _mm256_maddubs_epi16(_mm256_and_si256(both, halves), low);
+            let upper = _mm256_maddubs_epi16(_mm256_and_si256(_mm256_srli_epi16::<4>(both), halves), high);
+            narrow = _mm256_add_epi16(narrow, _mm256_add_epi16(lower, upper));
+        }
+        sums = _mm256_add_epi32(sums, _mm256_madd_epi16(narrow, ones));
     }
     let mut lanes = [0i32; 8];
     // SAFETY: the array has 32 bytes.
     unsafe { _mm256_storeu_si256(lanes.as_mut_ptr().cast(), sums) };
-    lanes.iter().sum::<i32>() + rest
+    lanes.iter().sum::<i32>() + products(query, row, whole) - query.excess
 }
 
-/// The sum of the products. The lengths are equal.
-fn dot(query: &[i16], row: &[i8]) -> i32 {
-    query.iter().zip(row).map(|(&x, &y)| i32::from(x) * i32::from(y)).sum()
+/// The sum of the products. A row has as many bytes as each half of the query.
+fn dot(query: &Rounded, row: &[u8]) -> i32 {
+    products(query, row, 0) - query.excess
+}
+
+fn products(query: &Rounded, row: &[u8], from: usize) -> i32 {
+    let halves = query.low[from..].iter().zip(&query.high[from..]);
+    let product = |(both, (low, high)): (&u8, (&i8, &i8))| {
+        i32::from(both & 15) * i32::from(*low) + i32::from(both >> 4) * i32::from(*high)
+    };
+    row[from..].iter().zip(halves).map(product).sum()
 }
 
 #[cfg(test)]
@@ -199,12 +250,17 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
+    fn packed(vector: &[f32]) -> Vec<u8> {
+        let (mut row, mut packed) = (Vec::new(), Vec::new());
+        round(vector, &mut row);
+        pack(&row, &mut packed);
+        packed
+    }
+
     fn matrix(dimension: usize, vectors: &[Vec<f32>]) -> Matrix {
         let mut matrix = Matrix::new(dimension);
         for (key, vector) in vectors.iter().enumerate() {
-            let mut row = Vec::new();
-            round(vector, &mut row);
-            matrix.extend(&[PieceHash::from_number(key as u64)], &row);
+            matrix.extend(&[PieceHash::from_number(key as u64)], &packed(vector));
         }
         matrix
     }
@@ -237,24 +293,30 @@ mod tests {
 
     #[test]
     fn many_rows_are_scanned_in_parts_and_joined() {
-        let direction = |at: usize| vec![(at as f32 * 1e-4).cos(), (at as f32 * 1e-4).sin(), 0.0];
+        // 15 steps tell 40 directions of a circle apart.
+        let direction = |at: usize| {
+            let angle = (at % 40) as f32 / 40.0 * std::f32::consts::TAU;
+            [angle.cos(), angle.sin(), 0.0]
+        };
         let mut rows = Matrix::new(3);
         for at in 0..3 * ROWS_AT_A_TIME + 5 {
-            let row: Vec<i8> = direction(at).iter().map(|x| (x * 127.0).round() as i8).collect();
-            rows.extend(&[PieceHash::from_number(at as u64)], &row);
+            rows.extend(&[PieceHash::from_number(at as u64)], &packed(&direction(at)));
         }
-        let found = rows.nearest(&direction(2 * ROWS_AT_A_TIME), 300);
+        let found = rows.nearest(&direction(7), 300);
         assert_eq!(found.len(), 300);
         assert!(found.is_sorted_by(|left, right| (left.1, left.0) < (right.1, right.0)), "in order, each once");
-        assert!(found.iter().all(|(key, _)| key.number().abs_diff(2 * ROWS_AT_A_TIME as u64) < 400), "{found:?}");
+        assert!(found.iter().all(|(_, distance)| (distance - found[0].1).abs() < 1e-6), "{found:?}");
+        assert!(found.iter().all(|(key, _)| key.number() % 40 == 7), "{found:?}");
     }
 
     proptest! {
         #[test]
         fn every_way_to_multiply_gives_the_same(
-            pairs in prop::collection::vec((-16_383i16..=16_383, any::<i8>()), 0..100),
+            pairs in prop::collection::vec((-1f32..=1.0, any::<u8>(), -1f32..=1.0), 0..300),
         ) {
-            let (query, row): (Vec<i16>, Vec<i8>) = pairs.into_iter().unzip();
+            let row: Vec<u8> = pairs.iter().map(|pair| pair.1).collect();
+            let query: Vec<f32> = pairs.iter().flat_map(|pair| [pair.0, pair.2]).collect();
+            let query = Rounded::of(&query);
             prop_assert_eq!(dot_of_this_cpu()(&query, &row), dot(&query, &row));
         }
     }
@@ -265,17 +327,6 @@ mod tests {
         let found = matrix(NUMBERS_MAX, &[vector.clone(), vec![1.0; NUMBERS_MAX]]).nearest(&vector, 2);
         assert!(found[0].0.number() == 0 && found[0].1.abs() < 1e-2, "{found:?}");
         assert!(found[1].0.number() == 1 && (found[1].1 - 2.0).abs() < 1e-2, "{found:?}");
-    }
-
-    #[test]
-    fn rows_survive_their_packing() {
-        for dimension in [1, 2, 7] {
-            let row: Vec<i8> = (0..dimension).map(|at| (at as i8 * 5) % 15 - 7).collect();
-            let (mut packed, mut again) = (Vec::new(), Vec::new());
-            pack(&row, &mut packed);
-            unpack(&packed, dimension, &mut again);
-            assert_eq!((packed.len(), again), (dimension.div_ceil(2), row));
-        }
     }
 
     #[test]

@@ -11,6 +11,7 @@ use crate::report::SkipReason;
 use crate::rules::Rules;
 use crate::tested::tested;
 use crate::view::{ChunkKey, TreeText, View};
+use crate::weights::Weights;
 
 /// A search answers with at most this many hits.
 const HITS_MAX: usize = 200;
@@ -28,11 +29,11 @@ const RELATED_FILES: usize = 200;
 
 /// What a lane counts for a kind of question, in the order of [`LANES`]. The vector of a long text means a little of
 /// everything: measured, it takes from the other lanes more than it gives.
-fn lane_weights(kind: QueryKind) -> [f64; 5] {
+fn lane_weights(kind: QueryKind, own: Weights) -> [f64; 5] {
     match kind {
         QueryKind::Identifier => [1.0, 2.0, 1.0, 0.0, 0.3],
         QueryKind::Path => [1.0, 0.5, 3.0, 0.0, 0.2],
-        QueryKind::Words => [1.0, 1.0, 0.5, 0.0, 1.0],
+        QueryKind::Words => [own.text, own.symbol, own.place, 0.0, own.vector],
         QueryKind::Issue => [1.0, 0.7, 0.7, 2.0, 0.1],
         QueryKind::Trace => [0.5, 0.5, 3.0, 2.0, 0.1],
     }
@@ -250,7 +251,7 @@ fn related(view: &View, open: &[String]) -> HashMap<u32, f64> {
 fn join(view: &View, query: &Query, evidence: &Evidence) -> Vec<(ChunkKey, f64)> {
     let Evidence { asked, found, whole, certainty, .. } = evidence;
     let rules = Rules::of(asked, query.include_tests);
-    let [text, symbol, place, quote, vector] = lane_weights(asked.kind);
+    let [text, symbol, place, quote, vector] = lane_weights(asked.kind, view.weights);
     let weights = [text, symbol, place, quote * certainty, vector];
     let mut lanes: Vec<(f64, Vec<(u32, f64)>)> =
         found.iter().zip(weights).map(|(lane, weight)| (weight, by_file(lane))).collect();

@@ -27,7 +27,7 @@ use lancedb::table::{CompactionOptions, Duration, OptimizeAction};
 use rustc_hash::FxHashSet;
 
 use crate::hash::{PieceHash, short_hex};
-use crate::matrix::{Matrix, NUMBERS_MAX, pack, round, unpack};
+use crate::matrix::{Matrix, NUMBERS_MAX, pack, round};
 
 const HASH: &str = "hash";
 const VECTOR: &str = "vector";
@@ -69,8 +69,8 @@ pub(crate) struct Vectors {
     held: Mutex<Rows>,
 }
 
-/// Keys and, one after the other, their numbers.
-type Rows = (Vec<PieceHash>, Vec<i8>);
+/// Keys and, one after the other, their numbers, packed.
+type Rows = (Vec<PieceHash>, Vec<u8>);
 
 impl Vectors {
     /// Opens the table of this embedder, or fails where there is none.
@@ -161,25 +161,31 @@ impl Vectors {
     }
 
     fn rounded(&self, rows: &[(PieceHash, Vec<f32>)]) -> Result<Rows, VectorError> {
-        let mut numbers = Vec::with_capacity(rows.len() * self.dimension);
+        let mut packed = Vec::with_capacity(rows.len() * self.width());
+        let mut numbers = Vec::with_capacity(self.dimension);
         for (_, vector) in rows {
             if vector.len() != self.dimension {
                 return Err(VectorError(format!("a vector of {} numbers, not {}", vector.len(), self.dimension)));
             }
+            numbers.clear();
             round(vector, &mut numbers);
+            pack(&numbers, &mut packed);
         }
-        Ok((rows.iter().map(|(key, _)| *key).collect(), numbers))
+        Ok((rows.iter().map(|(key, _)| *key).collect(), packed))
     }
 
-    fn write(&self, keys: &[PieceHash], numbers: &[i8]) -> Result<(), VectorError> {
+    /// Bytes of a row.
+    fn width(&self) -> usize {
+        self.dimension.div_ceil(2)
+    }
+
+    fn write(&self, keys: &[PieceHash], packed: &[u8]) -> Result<(), VectorError> {
         if keys.is_empty() {
             return Ok(());
         }
-        let mut packed = Vec::with_capacity(keys.len() * self.dimension.div_ceil(2));
-        numbers.chunks_exact(self.dimension).for_each(|row| pack(row, &mut packed));
         let item = Arc::new(Field::new("item", DataType::UInt8, false));
-        let width = self.dimension.div_ceil(2) as i32;
-        let batch = FixedSizeListArray::try_new(item, width, Arc::new(UInt8Array::from(packed)), None)
+        let width = self.width() as i32;
+        let batch = FixedSizeListArray::try_new(item, width, Arc::new(UInt8Array::from(packed.to_vec())), None)
             .and_then(|vectors| {
                 let hashes = UInt64Array::from_iter_values(keys.iter().map(|key| key.number()));
                 RecordBatch::try_new(schema(self.dimension), vec![Arc::new(hashes), Arc::new(vectors)])
@@ -190,7 +196,7 @@ impl Vectors {
         Ok(())
     }
 
-    fn extend(&self, keys: &[PieceHash], numbers: &[i8]) {
+    fn extend(&self, keys: &[PieceHash], numbers: &[u8]) {
         if let Some(matrix) = self.lock().as_mut() {
             Arc::make_mut(matrix).extend(keys, numbers);
         }
@@ -218,8 +224,7 @@ impl Vectors {
     fn forget(&self, hashes: &FxHashSet<PieceHash>) {
         let mut held = self.held();
         let (keys, numbers) = std::mem::take(&mut *held);
-        for (key, row) in keys.iter().zip(numbers.chunks_exact(self.dimension)).filter(|(key, _)| !hashes.contains(key))
-        {
+        for (key, row) in keys.iter().zip(numbers.chunks_exact(self.width())).filter(|(key, _)| !hashes.contains(key)) {
             held.0.push(*key);
             held.1.extend(row);
         }
@@ -276,16 +281,16 @@ impl Vectors {
         let mut matrix = Matrix::new(self.dimension);
         let mut seen = FxHashSet::default();
         for batch in &batches {
-            let (keys, rows) = (keys_of(batch)?, numbers_of(batch, self.dimension)?);
+            let (keys, rows) = (keys_of(batch)?, packed_of(batch, self.width())?);
             // A writer that died after a write and did not know of it wrote the same row again.
-            for (key, row) in keys.zip(rows.chunks_exact(self.dimension)) {
+            for (key, row) in keys.zip(rows.chunks_exact(self.width())) {
                 if seen.insert(key) {
                     matrix.extend(&[key], row);
                 }
             }
         }
         let own = self.held();
-        for (key, row) in own.0.iter().zip(own.1.chunks_exact(self.dimension)).filter(|(key, _)| !seen.contains(*key)) {
+        for (key, row) in own.0.iter().zip(own.1.chunks_exact(self.width())).filter(|(key, _)| !seen.contains(*key)) {
             matrix.extend(&[*key], row);
         }
         drop(own);
@@ -320,16 +325,12 @@ fn keys_of(batch: &RecordBatch) -> Result<impl Iterator<Item = PieceHash> + '_, 
     Ok(column.values().iter().copied().map(PieceHash::from_number))
 }
 
-fn numbers_of(batch: &RecordBatch, dimension: usize) -> Result<Vec<i8>, VectorError> {
-    let width = dimension.div_ceil(2);
+fn packed_of(batch: &RecordBatch, width: usize) -> Result<&[u8], VectorError> {
     let lists = batch.column_by_name(VECTOR).and_then(|column| column.as_fixed_size_list_opt());
     let lists = lists.filter(|lists| lists.value_length() as usize == width);
     let packed = lists.and_then(|lists| lists.values().as_primitive_opt::<UInt8Type>());
     let packed = packed.map(|packed| &packed.values()[..]).filter(|packed| packed.len() == batch.num_rows() * width);
-    let packed = packed.ok_or_else(|| VectorError("a row has no vector".to_owned()))?;
-    let mut numbers = Vec::with_capacity(batch.num_rows() * dimension);
-    packed.chunks_exact(width).for_each(|row| unpack(row, dimension, &mut numbers));
-    Ok(numbers)
+    packed.ok_or_else(|| VectorError("a row has no vector".to_owned()))
 }
 
 /// A small tokio runtime that may be entered and dropped anywhere.

@@ -25,6 +25,7 @@ use crate::segment::SegmentError;
 use crate::symbols::{Living, Lookup, SYMBOL_PREFIX, SymbolPlace, SymbolSegment, Symbols};
 use crate::trigram::{TRIGRAM_PREFIX, TrigramLane};
 use crate::vector::Vectors;
+use crate::weights::Weights;
 
 /// How often a state is read again that a writer replaced meanwhile, and how long is waited before.
 const LOADS_MAX: usize = 3;
@@ -54,6 +55,8 @@ pub(crate) struct View {
     /// What is above the committed state.
     pub overlay: Option<Overlay>,
     graph: OnceLock<Option<FileGraph>>,
+    /// What the lanes count for a few words.
+    pub weights: Weights,
 }
 
 /// Where a state is, and what of it is open already.
@@ -135,6 +138,7 @@ impl View {
             symbol_segments,
             trigram_segments,
             unindexed,
+            weights: Weights::kept(store),
             ..View::empty(root, String::new())
         };
         (view, is_torn)
@@ -158,6 +162,7 @@ impl View {
             by_hash: OnceLock::new(),
             overlay: None,
             graph: OnceLock::new(),
+            weights: Weights::default(),
         }
     }
 
@@ -290,6 +295,11 @@ impl View {
     /// The definitions of a name, see [`Symbols::lookup`].
     pub(crate) fn symbol(&self, name: &str) -> Lookup {
         self.symbols().lookup(name, self)
+    }
+
+    /// The definitions of a name, unless more than `most` bear it, see [`Symbols::few`].
+    pub(crate) fn few(&self, name: &str, most: usize) -> Option<Vec<SymbolPlace>> {
+        self.symbols().few(name, most, self)
     }
 
     /// Which files belong together, with the history of the repository as far as there is one. Nothing where the symbol

@@ -69,8 +69,18 @@ pub fn report(args: IndexReport) -> Result<Exit, Fatal> {
     let cancel = cancel_on_ctrl_c()?;
     let embedder = embedder(&state, args.no_vectors, args.embedder.as_ref(), &cancel)?;
     let scratch = scratch(&state).map_err(|error| Fatal::missing(error, ""))?;
-    let table = lanes::report(&repo, scratch.path(), args.commits, embedder.as_ref(), &cancel)
-        .map_err(|error| Fatal::missing(error, "name a git repository whose commits say what they change"))?;
+    let lanes::Told { mut table, better } =
+        lanes::report(&repo, scratch.path(), args.commits, embedder.as_ref(), &cancel)
+            .map_err(|error| Fatal::missing(error, "name a git repository whose commits say what they change"))?;
+    if args.keep {
+        let index = state.index(&repo);
+        let weights = better.unwrap_or_default();
+        let hint = || format!("{} must be writable", index.display());
+        weights.keep(&index).map_err(|error| Fatal::missing(error, hint()))?;
+        let told =
+            if better.is_some() { "searches here use them from now on" } else { "searches here use the default" };
+        table.notes.push(told.to_owned());
+    }
     show(&[table], args.json);
     Ok(Exit::Done)
 }

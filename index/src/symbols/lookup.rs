@@ -99,6 +99,28 @@ impl Symbols {
         }
     }
 
+    /// The definitions that bear `name`, best first; nothing at all where more than `most` do. Those of a name that many
+    /// bear are counted and not read.
+    pub(crate) fn few(&self, name: &str, most: usize, files: &dyn Living) -> Option<Vec<Place>> {
+        let wanted = Wanted::of(name);
+        if !wanted.is_qualified() && wanted.path.is_none() {
+            let lives =
+                |segment: &SymbolSegment, place: u32| segment.file(place).and_then(|file| files.path(file)).is_some();
+            let of_segment = |segment: &SymbolSegment| {
+                let definitions = segment.posting(&wanted.name).map_or(Vec::new(), |posting| posting.definitions);
+                definitions.into_iter().filter(|(file, _)| lives(segment, *file)).take(most + 1).count()
+            };
+            if self.segments.iter().map(|segment| of_segment(segment)).sum::<usize>() > most {
+                return None;
+            }
+        }
+        match self.lookup(name, files) {
+            Lookup::NotFound => Some(Vec::new()),
+            Lookup::Exact(found) => Some(vec![found]),
+            Lookup::Ambiguous(found, count) => (count <= most).then_some(found),
+        }
+    }
+
     fn bearers(&self, wanted: &Wanted, fold: bool, files: &dyn Living) -> Vec<Place> {
         let mut found = Vec::new();
         for segment in &self.segments {

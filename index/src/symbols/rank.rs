@@ -21,15 +21,23 @@ const PLACES_OF_NAME_MAX: usize = 8;
 impl Symbols {
     fn living(&self, segment: &SymbolSegment, offset: u64, files: &dyn Living) -> Vec<Place> {
         let Some(posting) = segment.posting_at(offset) else { return Vec::new() };
-        let mut all = posting.definitions;
-        all.retain(|(file, _)| segment.file(*file).is_some_and(|file| files.path(file).is_some()));
-        if all.len() > PLACES_OF_NAME_MAX {
-            let path = |place: u32| segment.file(place).and_then(|file| files.path(file));
-            all.sort_by_cached_key(|(file, at)| (path(*file).is_none_or(is_test_path), *file, *at));
-            all.truncate(PLACES_OF_NAME_MAX);
-            all.sort_unstable();
+        let (mut kept, mut tests) = (Vec::new(), Vec::new());
+        // They are in order, and names that many bear have more than can be looked at.
+        for (file, at) in posting.definitions {
+            let Some(path) = segment.file(file).and_then(|file| files.path(file)) else { continue };
+            if !is_test_path(path) {
+                kept.push((file, at));
+            } else if tests.len() < PLACES_OF_NAME_MAX {
+                tests.push((file, at));
+            }
+            if kept.len() == PLACES_OF_NAME_MAX {
+                break;
+            }
         }
-        read(segment, &all)
+        let room = PLACES_OF_NAME_MAX - kept.len();
+        kept.extend(tests.into_iter().take(room));
+        kept.sort_unstable();
+        read(segment, &kept)
     }
 
     /// The definitions whose names the words of a query speak of, best first, with their scores. An identifier that
@@ -56,6 +64,12 @@ impl Symbols {
                 let parent = place.parent.as_deref().map_or(0.0, |parent| weigh.name(parent).0);
                 ranked.push((place, *whole, score + 0.5 * parent));
             }
+        }
+        let better = |a: &(Place, bool, f64), b: &(Place, bool, f64)| b.1.cmp(&a.1).then(b.2.total_cmp(&a.2));
+        ranked.sort_by(better);
+        // The key of a definition is dear, and only those that come into question need one.
+        if let Some(last) = ranked.get(limit).cloned() {
+            ranked.retain(|one| better(one, &last).is_le());
         }
         // Scores are not negative, so their bits are in their order.
         ranked

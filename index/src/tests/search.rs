@@ -390,3 +390,16 @@ fn a_name_as_the_whole_question_gives_its_definitions_first() {
     assert_eq!(first("OldCache::popitem", 1), ["OldCache.popitem"]);
     assert_eq!(first("popitem", 2), ["TimedCache.popitem", "OldCache.popitem"]);
 }
+
+#[test]
+fn weights_that_are_kept_beside_an_index_are_searched_with() {
+    let bench = Bench::new(None);
+    bench.write("src/alpha.py", "x = 1\n");
+    bench.write("src/other.py", "def tokens():\n    return 2\n");
+    let first = |symbol: f64, place: f64| {
+        let weights = crate::Weights { text: 0.0, symbol, place, vector: 0.0 };
+        weights.keep(&bench.store).unwrap();
+        paths(&bench.index().0, "tokens as in src/alpha.py")[0].clone()
+    };
+    assert_eq!((first(10.0, 0.0).as_str(), first(0.0, 10.0).as_str()), ("src/other.py", "src/alpha.py"));
+}
