@@ -62,8 +62,8 @@ fn ask(
         prefix: String::new(),
     };
     let (stop, done) = (AtomicBool::new(false), AtomicBool::new(false));
+    let begun = Instant::now();
     std::thread::scope(|scope| {
-        let begun = Instant::now();
         scope.spawn(|| {
             while !done.load(Ordering::Relaxed) {
                 if begun.elapsed() >= limit || cancel.load(Ordering::Relaxed) {

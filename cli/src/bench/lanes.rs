@@ -9,7 +9,7 @@ use super::metrics::{Scores, mean, ranks, score};
 use super::mine::Mine;
 use super::table::Table;
 use anyhow::Result;
-use index::{Embedder, Query, Weights};
+use index::{Embedder, Index, Query, Weights};
 use serde_json::json;
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -49,6 +49,7 @@ pub fn report(
 ) -> Result<Told> {
     let mut mine = Mine::open(repo, scratch, count)?;
     let mut questions = Vec::new();
+    let (mut alone, mut beside) = (Vec::new(), Vec::new());
     let whole = ask_history(&mut mine, "history", scratch, embedder, cancel, &mut |index, query, gold| {
         let query = Query { limit: DEPTH, ..Query::new(query) };
         let lanes = index.lanes(&query)?.into_iter();
@@ -56,6 +57,12 @@ pub fn report(
         // What is no lane for a few words has nothing to say here.
         let lanes = lanes.filter(|(lane, _)| Weights::default().of_lane(lane).is_some()).collect();
         questions.push(Question { lanes, gold: gold.to_vec() });
+        if let [open, others @ ..] = gold
+            && !others.is_empty()
+        {
+            alone.push(others_found(index, &query.text, others, open, false)?);
+            beside.push(others_found(index, &query.text, others, open, true)?);
+        }
         Ok(())
     })?;
     let whole: Vec<Scores> = whole.iter().map(|outcome| outcome.scores).collect();
@@ -66,10 +73,16 @@ pub fn report(
     for name in &names {
         table.rows.push(lane_row(name, &questions));
     }
-    let all = mean(&whole);
-    let row =
-        vec![json!("all, as searched"), json!(all.acc_1), json!(all.acc_5), json!(null), json!(null), json!(null)];
-    table.rows.push(row.into_iter().chain([json!(all.ndcg_10)]).collect());
+    let several = alone.len();
+    for (told, scores) in [
+        ("all, as searched".to_owned(), &whole),
+        (format!("the other files of {several} commits, nothing open"), &alone),
+        (format!("the other files of {several} commits, one open"), &beside),
+    ] {
+        let all = mean(scores);
+        let row = [json!(told), json!(all.acc_1), json!(all.acc_5), json!(null), json!(null), json!(null)];
+        table.rows.push(row.into_iter().chain([json!(all.ndcg_10)]).collect());
+    }
     let Some(suggested) = suggested(&names, &questions) else {
         let (questions, lanes) = (questions.len(), names.len());
         table.notes.push(format!("no weights are suggested: {questions} questions and {lanes} lanes are too few"));
@@ -86,6 +99,19 @@ pub fn report(
          them the newer half has ndcg@10 {after:.3}, without them {before:.3}: {verdict}"
     ));
     Ok(Told { table, better })
+}
+
+/// How well the other files of a commit are found, while one of them is open or not.
+fn others_found(index: &Index, text: &str, others: &[String], open: &str, is_open: bool) -> Result<Scores> {
+    let open = open.to_owned();
+    let query = Query { limit: DEPTH, open: is_open.then(|| open.clone()).into_iter().collect(), ..Query::new(text) };
+    let mut ranked: Vec<String> = Vec::new();
+    for hit in index.search(&query)?.hits {
+        if hit.path != open && !ranked.contains(&hit.path) {
+            ranked.push(hit.path);
+        }
+    }
+    Ok(score(&ranks(&ranked, others, |left, right| left == right), others.len()))
 }
 
 /// How well these questions are answered with these weights.
