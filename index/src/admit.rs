@@ -87,16 +87,24 @@ impl Opened {
 
     /// All bytes, unless there are more than the limit, or the first of them are not those of a text that may be read.
     pub(crate) fn read(self, bytes_max: u64) -> Result<Vec<u8>, SkipReason> {
+        let mut bytes = Vec::new();
+        self.read_into(bytes_max, &mut bytes)?;
+        Ok(bytes)
+    }
+
+    /// Like [`Opened::read`], in the place of what `bytes` held.
+    pub(crate) fn read_into(self, bytes_max: u64, bytes: &mut Vec<u8>) -> Result<(), SkipReason> {
         if self.stamp.size > bytes_max {
             return Err(SkipReason::TooLarge);
         }
-        let mut bytes = Vec::with_capacity(self.stamp.size as usize + 1);
+        bytes.clear();
+        bytes.reserve_exact(self.stamp.size as usize + 1);
         let mut head = self.file.take(BINARY_PROBE_BYTES as u64);
-        head.read_to_end(&mut bytes).map_err(|_| SkipReason::Unreadable)?;
-        judge_head(&bytes)?;
+        head.read_to_end(bytes).map_err(|_| SkipReason::Unreadable)?;
+        judge_head(bytes)?;
         let mut rest = head.into_inner().take(bytes_max + 1 - bytes.len() as u64);
-        rest.read_to_end(&mut bytes).map_err(|_| SkipReason::Unreadable)?;
-        if bytes.len() as u64 > bytes_max { Err(SkipReason::TooLarge) } else { Ok(bytes) }
+        rest.read_to_end(bytes).map_err(|_| SkipReason::Unreadable)?;
+        if bytes.len() as u64 > bytes_max { Err(SkipReason::TooLarge) } else { Ok(()) }
     }
 }
 

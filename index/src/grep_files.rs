@@ -19,6 +19,13 @@ pub(crate) fn grep_paths(root: &Path) -> Vec<String> {
 
 /// The bytes to search; nothing where the file is gone, is no longer a file, is binary, giant or holds a secret.
 pub(crate) fn read(path: &Path) -> Option<Vec<u8>> {
-    let bytes = open(path).and_then(|opened| opened.read(GREP_FILE_BYTES_MAX)).ok()?;
-    (!bytes.contains(&0)).then_some(bytes)
+    let mut bytes = Vec::new();
+    read_into(path, &mut bytes).then_some(bytes)
+}
+
+/// Like [`read`], in the place of what `bytes` held; false where there is nothing to search. New memory for every file
+/// costs as much as to search it.
+pub(crate) fn read_into(path: &Path, bytes: &mut Vec<u8>) -> bool {
+    let read = open(path).and_then(|opened| opened.read_into(GREP_FILE_BYTES_MAX, bytes));
+    read.is_ok() && !bytes.contains(&0)
 }
