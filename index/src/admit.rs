@@ -1,7 +1,10 @@
-//! May this file's content enter the index, and as what text?
+//! May this file's content enter the index, and which lanes of it?
 //!
 //! All repository text is hostile input: a name may be a pipe by the time it is opened, a size may grow while it is
 //! read. So a file is opened without following links and without blocking, and never more than the limit is read.
+//!
+//! Text that is no use to rank (a lock file, a minified or a large one) is bare: it is in the lane of trigrams and in no
+//! other, because a line that is in it is in the tree.
 
 use std::fs::{File, Metadata, OpenOptions};
 use std::io::Read;
@@ -13,12 +16,14 @@ use rustix::fs::OFlags;
 use crate::report::SkipReason;
 use crate::secret::is_secret_head;
 
-/// Larger files are not indexed.
+/// Larger files are bare.
 pub(crate) const FILE_BYTES_MAX: u64 = 2 * 1024 * 1024;
+/// Larger files are in no lane, and not searched.
+pub(crate) const GREP_FILE_BYTES_MAX: u64 = 64 * 1024 * 1024;
 /// A file with a longer line is taken for minified or generated.
 pub(crate) const LINE_BYTES_MAX: usize = 5000;
 /// How far into a file a NUL byte makes it binary.
-pub(crate) const BINARY_PROBE_BYTES: usize = 8 * 1024;
+const BINARY_PROBE_BYTES: usize = 8 * 1024;
 
 /// What the file system says about a file. Equal stamps mean equal content, except within the granularity of the
 /// clock, see [`Stamp::settled_before`].
@@ -50,17 +55,17 @@ impl Stamp {
     }
 }
 
-/// A file that may enter.
-pub(crate) struct Admitted {
+/// A file that was opened and is not read yet.
+pub(crate) struct Opened {
+    file: File,
+    /// Taken before any byte is read, so that a write in between makes the next refresh read the file again.
     pub stamp: Stamp,
-    pub bytes: Vec<u8>,
 }
 
-/// Opens, reads and judges one file. The stamp is taken from the open file before its bytes are read, so that a write
-/// in between makes the next refresh read it again.
-pub(crate) fn admit(path: &Path) -> Result<Admitted, SkipReason> {
+/// Opens one file, if it is one and not too large to be searched.
+pub(crate) fn open(path: &Path) -> Result<Opened, SkipReason> {
     let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-    let mut file = OpenOptions::new()
+    let file = OpenOptions::new()
         .read(true)
         .custom_flags(flags.bits() as i32)
         .open(path)
@@ -69,38 +74,49 @@ pub(crate) fn admit(path: &Path) -> Result<Admitted, SkipReason> {
     if !meta.is_file() {
         return Err(SkipReason::Special);
     }
-    if meta.len() > FILE_BYTES_MAX {
+    if meta.len() > GREP_FILE_BYTES_MAX {
         return Err(SkipReason::TooLarge);
     }
-    let bytes = read_judged(&mut file, meta.len())?;
-    Ok(Admitted { stamp: Stamp::of(&meta), bytes })
+    Ok(Opened { file, stamp: Stamp::of(&meta) })
 }
 
-fn read_judged(file: &mut File, length: u64) -> Result<Vec<u8>, SkipReason> {
-    let mut bytes = Vec::with_capacity(length as usize + 1);
-    let mut head = file.take(BINARY_PROBE_BYTES as u64);
-    head.read_to_end(&mut bytes).map_err(|_| SkipReason::Unreadable)?;
-    judge_head(&bytes)?;
-    let mut rest = head.into_inner().take(FILE_BYTES_MAX + 1 - bytes.len() as u64);
-    rest.read_to_end(&mut bytes).map_err(|_| SkipReason::Unreadable)?;
-    judge_whole(&bytes)?;
-    Ok(bytes)
-}
-
-/// Judges bytes that are at hand.
-pub(crate) fn judge(bytes: &[u8]) -> Result<(), SkipReason> {
-    judge_head(&bytes[..bytes.len().min(BINARY_PROBE_BYTES)])?;
-    judge_whole(bytes)
-}
-
-fn judge_whole(bytes: &[u8]) -> Result<(), SkipReason> {
-    if bytes.len() as u64 > FILE_BYTES_MAX {
-        return Err(SkipReason::TooLarge);
+impl Opened {
+    pub(crate) fn is_large(&self) -> bool {
+        self.stamp.size > FILE_BYTES_MAX
     }
-    if has_long_line(bytes) {
-        return Err(SkipReason::Minified);
+
+    /// All bytes, unless there are more than the limit, or the first of them are not those of a text that may be read.
+    pub(crate) fn read(self, bytes_max: u64) -> Result<Vec<u8>, SkipReason> {
+        let mut bytes = Vec::new();
+        self.read_into(bytes_max, &mut bytes)?;
+        Ok(bytes)
     }
-    Ok(())
+
+    /// Like [`Opened::read`], in the place of what `bytes` held.
+    pub(crate) fn read_into(self, bytes_max: u64, bytes: &mut Vec<u8>) -> Result<(), SkipReason> {
+        if self.stamp.size > bytes_max {
+            return Err(SkipReason::TooLarge);
+        }
+        bytes.clear();
+        bytes.reserve_exact(self.stamp.size as usize + 1);
+        let mut head = self.file.take(BINARY_PROBE_BYTES as u64);
+        head.read_to_end(bytes).map_err(|_| SkipReason::Unreadable)?;
+        judge_head(bytes)?;
+        let mut rest = head.into_inner().take(bytes_max + 1 - bytes.len() as u64);
+        rest.read_to_end(bytes).map_err(|_| SkipReason::Unreadable)?;
+        if bytes.len() as u64 > bytes_max { Err(SkipReason::TooLarge) } else { Ok(()) }
+    }
+}
+
+/// Why text, whose head was judged, is bare.
+pub(crate) fn why_bare(path: &str, bytes: &[u8]) -> Option<SkipReason> {
+    if is_lock_name(path.rsplit('/').next().unwrap_or(path)) {
+        Some(SkipReason::LockFile)
+    } else if bytes.len() as u64 > FILE_BYTES_MAX {
+        Some(SkipReason::TooLarge)
+    } else {
+        has_long_line(bytes).then_some(SkipReason::Minified)
+    }
 }
 
 /// Jumps from one line to the last that ends within the limit, so that most bytes are never looked at.
@@ -115,7 +131,9 @@ fn has_long_line(bytes: &[u8]) -> bool {
     false
 }
 
+/// Judges a file by its first bytes; no more than [`BINARY_PROBE_BYTES`] of them are looked at.
 pub(crate) fn judge_head(head: &[u8]) -> Result<(), SkipReason> {
+    let head = &head[..head.len().min(BINARY_PROBE_BYTES)];
     if head.contains(&0) {
         return Err(SkipReason::Binary);
     }

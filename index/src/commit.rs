@@ -42,7 +42,7 @@ pub(crate) struct Change {
     pub vector: Option<VectorRecord>,
     /// New segments of our own lanes.
     pub segments: Vec<String>,
-    /// Where documents were added.
+    /// Where documents were added; there also where all of them are bare.
     pub writer: Option<LexicalWriter>,
 }
 

@@ -92,7 +92,7 @@ pub(crate) struct Diff {
     pub jobs: Vec<Job>,
     /// The row of each job.
     pub rows: Vec<Option<usize>>,
-    /// Files whose stamp says that they are the same.
+    /// Files whose stamp says that they are the same, bare ones not counted.
     pub unchanged: usize,
     /// Rows of files that are gone.
     pub gone: Vec<usize>,
@@ -118,8 +118,8 @@ pub(crate) fn diff(
         };
         let lacks_vectors = row.is_some_and(lacks);
         let same = |row: usize| files.head(row).settled && files.head(row).stamp == entry.stamp;
-        if row.is_some_and(same) && !lacks_vectors {
-            diff.unchanged += 1;
+        if let Some(row) = row.filter(|row| same(*row) && !lacks_vectors) {
+            diff.unchanged += usize::from(!files.is_bare(row));
             continue;
         }
         let known = row.map(|row| (files.head(row).file, files.head(row).key));
@@ -135,7 +135,23 @@ pub(crate) fn diff(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::files::tests::push;
+    use crate::admit::Stamp;
+    use crate::files::FileHead;
+    use crate::files::tests::{head, push};
+    use crate::report::SkipReason;
+
+    #[test]
+    fn a_bare_file_under_its_old_stamp_is_not_read_again_and_not_counted() {
+        let mut files = Files::default();
+        let head = FileHead { settled: true, bare: Some(SkipReason::LockFile), ..head(1) };
+        let entry = |stamp| Entry { path: "Cargo.lock".to_owned(), absolute: PathBuf::new(), stamp };
+        let (same, other) = (entry(head.stamp), entry(Stamp { size: 0, ..head.stamp }));
+        files.begin("Cargo.lock", head);
+        files.settle(&Default::default());
+        let found = diff(&Scope::Tree, &files, vec![same], None, 2);
+        assert_eq!((found.jobs.len(), found.unchanged, found.gone.len()), (0, 0, 0));
+        assert_eq!(diff(&Scope::Tree, &files, vec![other], None, 2).jobs.len(), 1);
+    }
 
     #[test]
     fn a_scope_of_paths_holds_files_and_what_is_in_directories() {

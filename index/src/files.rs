@@ -14,6 +14,7 @@ use crate::embed::Embedder;
 use crate::file_no::FileNo;
 use crate::hash::{ContentKey, PieceHash};
 use crate::outline::Kind;
+use crate::report::{SkipReason, Skipped};
 
 /// What is known of one file beside its path and its pieces.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -25,6 +26,8 @@ pub(crate) struct FileHead {
     pub settled: bool,
     /// Whether bytes were replaced because they were not UTF-8.
     pub lossy: bool,
+    /// Why it is in no lane but that of the trigrams, see [`Document::bare`].
+    pub bare: Option<SkipReason>,
     pub class: Class,
     pub lines: u32,
     pub definitions: u32,
@@ -92,6 +95,17 @@ impl Files {
         &self.rows[row].head
     }
 
+    /// Whether the file is in the lane of trigrams and in no other. Then it does not count as indexed.
+    pub(crate) fn is_bare(&self, row: usize) -> bool {
+        self.head(row).bare.is_some()
+    }
+
+    /// Those of the files that are bare, with their reasons.
+    pub(crate) fn bare(&self) -> impl Iterator<Item = Skipped> {
+        let skip = |row| self.head(row).bare.map(|reason| Skipped { path: self.path(row).to_owned(), reason });
+        (0..self.len()).filter_map(skip)
+    }
+
     /// For a stamp that was taken anew.
     pub(crate) fn head_mut(&mut self, row: usize) -> &mut FileHead {
         &mut self.rows[row].head
@@ -149,6 +163,11 @@ impl Files {
         Some(self.by_number[at].1 as usize)
     }
 
+    /// How many files are in all lanes.
+    pub(crate) fn indexed_in_all(&self) -> usize {
+        self.rows.iter().filter(|row| row.head.bare.is_none()).count()
+    }
+
     pub(crate) fn chunks_in_all(&self) -> usize {
         self.rows.iter().map(|row| row.chunks.len()).sum()
     }
@@ -169,6 +188,7 @@ impl Files {
             stamp: document.stamp,
             settled: document.stamp.settled_before(read_at),
             lossy: document.is_lossy(),
+            bare: document.bare,
             class: document.class,
             lines: document.lines as u32,
             definitions: document.syntax.outline.iter().filter(|item| item.listed).count() as u32,
@@ -259,6 +279,7 @@ pub(crate) mod tests {
             stamp,
             settled: number.is_multiple_of(2),
             lossy: number.is_multiple_of(3),
+            bare: SkipReason::of_number((number % 17) as u8),
             class: Class::of_number((number % 11) as u8),
             lines: 100 + number,
             definitions: number,

@@ -1,7 +1,8 @@
 //! How does the table of files lie on the disk?
 //!
 //! A segment of kind `CLFILES` with two sections. Rows, sorted by path: bytes shared with the path before, length and
-//! bytes of the rest, number, 32 bytes content key, the stamp, flags, class, lines, definitions, count of pieces.
+//! bytes of the rest, number, 32 bytes content key, the stamp, flags, the reason of a bare file, class, lines,
+//! definitions, count of pieces.
 //! Pieces, in the same order: 8 bytes hash, first line less that of the piece before, line count, kind, and the
 //! symbol: 0 none, 1 the one before, else 2 + bytes shared with that, length and bytes of the rest. Numbers are varints, those that can be negative
 //! zigzag. A change of a few files is written as a segment of its own; a later row of a number replaces the earlier.
@@ -14,17 +15,19 @@ use crate::classify::Class;
 use crate::file_no::FileNo;
 use crate::files::{ChunkRef, FileHead, Files, kind_of_number, number_of_kind};
 use crate::hash::PieceHash;
+use crate::report::SkipReason;
 use crate::segment::{Format, Segment, SegmentError, SegmentWriter, Tag};
 use crate::varint::{put, take};
 
 /// A bit beside the kind of a piece.
 const SMALL: u8 = 0x80;
-const FORMAT: Format = Format { kind: *b"CLFILES\0", version: 2 };
+const FORMAT: Format = Format { kind: *b"CLFILES\0", version: 3 };
 const ROWS: Tag = 1;
 const CHUNKS: Tag = 2;
 
 const SETTLED: u8 = 1;
 const LOSSY: u8 = 2;
+const BARE: u8 = 4;
 
 /// Bytes gathered before they are written.
 const BUFFER_BYTES: usize = 64 * 1024;
@@ -125,7 +128,9 @@ fn put_head(bytes: &mut Vec<u8>, head: &FileHead, chunks: usize) {
     put(bytes, zigzag(head.stamp.mtime));
     put(bytes, zigzag(head.stamp.ctime.wrapping_sub(head.stamp.mtime)));
     put(bytes, head.stamp.inode);
-    bytes.push(if head.settled { SETTLED } else { 0 } | if head.lossy { LOSSY } else { 0 });
+    let flag = |is_set: bool, flag: u8| if is_set { flag } else { 0 };
+    bytes.push(flag(head.settled, SETTLED) | flag(head.lossy, LOSSY) | flag(head.bare.is_some(), BARE));
+    bytes.extend(head.bare.map(SkipReason::number));
     bytes.push(head.class.number());
     put(bytes, head.lines.into());
     put(bytes, head.definitions.into());
@@ -138,13 +143,19 @@ fn take_head(bytes: &mut &[u8]) -> Option<(FileHead, u64)> {
     let (size, mtime) = (take(bytes)?, unzigzag(take(bytes)?));
     let ctime = unzigzag(take(bytes)?).wrapping_add(mtime);
     let stamp = Stamp { size, mtime, ctime, inode: take(bytes)? };
-    let [flags, class] = take_array(bytes)?;
+    let [flags] = take_array(bytes)?;
+    let bare = match flags & BARE {
+        0 => None,
+        _ => Some(SkipReason::of_number(take_array::<1>(bytes)?[0])?),
+    };
+    let [class] = take_array(bytes)?;
     let head = FileHead {
         file,
         key,
         stamp,
         settled: flags & SETTLED != 0,
         lossy: flags & LOSSY != 0,
+        bare,
         class: Class::of_number(class),
         lines: take_u32(bytes)?,
         definitions: take_u32(bytes)?,

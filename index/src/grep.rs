@@ -251,10 +251,15 @@ pub(crate) struct InFile {
 impl Pattern {
     /// Searches one file for at most `room` matching lines.
     pub(crate) fn search(&self, searcher: &mut Searcher, path: &str, bytes: &[u8], room: usize) -> InFile {
-        let mut found = InFile { matches: Vec::new(), more: false };
         if bytes.contains(&0) {
-            return found;
+            return InFile { matches: Vec::new(), more: false };
         }
+        self.search_text(searcher, path, bytes, room)
+    }
+
+    /// Like [`Pattern::search`]; legal for bytes without a NUL.
+    pub(crate) fn search_text(&self, searcher: &mut Searcher, path: &str, bytes: &[u8], room: usize) -> InFile {
+        let mut found = InFile { matches: Vec::new(), more: false };
         let lines = Lines { pattern: self, path, room, found: &mut found };
         // Reading from memory cannot fail, and our sink gives no errors.
         let _ = searcher.search_slice(&self.regex, bytes, lines);

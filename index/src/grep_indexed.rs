@@ -11,7 +11,7 @@ use std::thread;
 
 use crate::file_no::FileNo;
 use crate::grep::{GrepError, GrepOptions, InFile, Matcher, Matches, searcher};
-use crate::grep_files::read;
+use crate::grep_files::read_into;
 use crate::trigram::{Candidates, TrigramLane};
 
 /// More threads do not search faster: the kernel's page cache is the limit.
@@ -109,13 +109,15 @@ impl Work<'_> {
     /// The files with matches, by their place among the paths.
     fn run(&self, pattern: crate::grep::Pattern) -> Vec<(usize, InFile)> {
         let mut searcher = searcher();
-        let mut results = Vec::new();
+        let (mut results, mut bytes) = (Vec::new(), Vec::new());
         while self.found.load(Ordering::Relaxed) < pattern.matches_max {
             let at = self.next.fetch_add(1, Ordering::Relaxed);
             let Some(path) = self.paths.get(at) else { break };
-            let Some(bytes) = read(&self.root.join(path)) else { continue };
+            if !read_into(&self.root.join(path), &mut bytes) {
+                continue;
+            }
             self.read.fetch_add(1, Ordering::Relaxed);
-            let in_file = pattern.search(&mut searcher, path, &bytes, pattern.matches_max);
+            let in_file = pattern.search_text(&mut searcher, path, &bytes, pattern.matches_max);
             if !in_file.matches.is_empty() {
                 self.found.fetch_add(in_file.matches.len(), Ordering::Relaxed);
                 results.push((at, in_file));

@@ -61,7 +61,7 @@ pub struct Status {
     pub generation: u64,
     /// Seconds since the last refresh.
     pub age_seconds: u64,
-    /// Indexed files.
+    /// Indexed files; those that are only searched by pattern are not counted.
     pub files: usize,
     /// Chunks of them.
     pub chunks: usize,
@@ -217,8 +217,7 @@ impl Index {
         let lane = self.view.trigrams().map_err(String::as_str);
         let mut found = grep_indexed(&self.root, lane, self.view.searchable(), pattern, options)?.found;
         if let Some(overlay) = &self.view.overlay {
-            let texts = (0..overlay.files.len()).map(|row| (overlay.files.path(row), overlay.text(row)));
-            let above = grep(texts, pattern, options)?;
+            let above = grep(overlay.searchable(), pattern, options)?;
             found.matches.extend(above.matches);
             found.matches.sort_by(|left, right| left.path.cmp(&right.path).then(left.line.cmp(&right.line)));
             found.truncated |= above.truncated || found.matches.len() > options.matches_max;
@@ -252,7 +251,7 @@ impl Index {
         Status {
             generation: self.view.generation,
             age_seconds: self.view.age_seconds(),
-            files: files.len(),
+            files: files.indexed_in_all(),
             chunks: files.chunks_in_all(),
             definitions: files.definitions_in_all(),
             lines: files.lines_in_all(),

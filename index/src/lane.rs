@@ -19,6 +19,11 @@ pub(crate) trait Lane: Sync {
     /// Its segments are named this and a number: `trigram-`.
     fn prefix(&self) -> &'static str;
 
+    /// Whether it takes bare documents, which are in no other lane, see [`Document::bare`].
+    fn takes_bare(&self) -> bool {
+        false
+    }
+
     /// Begins a segment in a file that does not exist yet.
     fn begin(&self, path: &Path) -> Result<Box<dyn LaneWriter>, LaneError>;
 

@@ -71,6 +71,7 @@ mod tested;
 mod tokenize;
 mod trace;
 mod trigram;
+mod turn;
 mod varint;
 #[cfg(feature = "vectors")]
 mod vector;

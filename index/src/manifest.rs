@@ -83,6 +83,7 @@ pub(crate) struct Manifest {
     pub dead: Vec<u32>,
     /// Numbers that the text lane still holds although they are gone.
     pub unpurged: Vec<u32>,
+    /// What was left out and is not in the table of files either.
     pub skipped: Vec<Skipped>,
 }
 

@@ -9,11 +9,10 @@ use std::sync::Arc;
 
 use rustc_hash::FxHashSet;
 
-use crate::admit::{Stamp, is_lock_name, judge};
+use crate::admit::{GREP_FILE_BYTES_MAX, Stamp, judge_head, why_bare};
 use crate::document::{Content, Document};
 use crate::file_no::FileNo;
 use crate::files::Files;
-use crate::hash::content_key;
 use crate::lexical::{Commit, Lexical, LexicalError};
 use crate::secret::is_secret_path;
 use crate::symbols::{SymbolError, SymbolSegment, SymbolWriter};
@@ -46,12 +45,12 @@ impl Overlay {
         let (mut files, mut texts, mut symbols) = (Files::default(), Vec::new(), SymbolWriter::default());
         // In the order of the paths, so that a row is the place in the list of texts.
         for (path, bytes) in &contents {
-            let Some(bytes) = bytes.as_ref().filter(|bytes| may_enter(path, bytes)) else { continue };
+            let enters = |bytes: &&Vec<u8>| may_be_searched(path, bytes) && why_bare(path, bytes).is_none();
+            let Some(bytes) = bytes.as_ref().filter(enters) else { continue };
             // From above, where no file of the store is ever numbered.
             let file = FileNo(u32::MAX - texts.len() as u32);
             let stamp = Stamp { size: bytes.len() as u64, mtime: 0, ctime: 0, inode: 0 };
-            let content = Content { bytes: bytes.clone(), key: content_key(bytes), stamp };
-            let document = Document::new(file, path, content);
+            let document = Document::new(file, path, Content::of(path, bytes.clone(), stamp));
             writer.add(&document)?;
             files.add_document(&document, 0);
             symbols.add(file, &document.syntax, document.text.as_bytes());
@@ -73,12 +72,17 @@ impl Overlay {
         self.contents.contains_key(path)
     }
 
+    /// The contents whose lines can be searched: bare ones, which are in no lane, are among them.
+    pub(crate) fn searchable(&self) -> impl Iterator<Item = (&str, &[u8])> {
+        let present = self.contents.iter().filter_map(|(path, bytes)| Some((path.as_str(), bytes.as_deref()?)));
+        present.filter(|(path, bytes)| may_be_searched(path, bytes))
+    }
+
     pub(crate) fn text(&self, row: usize) -> &str {
         &self.texts[row]
     }
 }
 
-fn may_enter(path: &str, bytes: &[u8]) -> bool {
-    let name = path.rsplit('/').next().unwrap_or(path);
-    !is_secret_path(path) && !is_lock_name(name) && judge(bytes).is_ok()
+fn may_be_searched(path: &str, bytes: &[u8]) -> bool {
+    !is_secret_path(path) && bytes.len() as u64 <= GREP_FILE_BYTES_MAX && judge_head(bytes).is_ok()
 }

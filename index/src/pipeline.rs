@@ -22,6 +22,7 @@ use crate::pace::{Steps, Ticker};
 use crate::refresh::RefreshError;
 use crate::report::{SkipReason, Stage};
 use crate::store::fresh;
+use crate::turn::Turns;
 
 /// Documents that may wait for one lane, or to be counted.
 const QUEUE: usize = 8;
@@ -76,13 +77,14 @@ pub(crate) fn run(
 ) -> Result<Written, RefreshError> {
     let stop = AtomicBool::new(false);
     let next = AtomicUsize::new(0);
+    let turns = Turns::default();
     std::thread::scope(|scope| {
         let (outcomes, heard) = sync_channel(QUEUE);
         let mut senders = Vec::new();
         let mut writers = Vec::new();
         for lane in LANES {
             let (sender, documents) = sync_channel(QUEUE);
-            senders.push(sender);
+            senders.push((*lane, sender));
             let (stop, store) = (&stop, lanes.store);
             writers.push(scope.spawn(move || write_segments(*lane, store, &documents, stop, steps)));
         }
@@ -93,6 +95,7 @@ pub(crate) fn run(
                 next: &next,
                 stop: &stop,
                 text: lanes.text,
+                turns: &turns,
                 segments: senders.clone(),
                 embedding: lanes.embedding.zip(texts.clone()),
                 outcomes: outcomes.clone(),
@@ -230,7 +233,8 @@ struct Reader<'a> {
     next: &'a AtomicUsize,
     stop: &'a AtomicBool,
     text: &'a LexicalWriter,
-    segments: Vec<SyncSender<Arc<Document>>>,
+    turns: &'a Turns,
+    segments: Vec<(&'static dyn Lane, SyncSender<Arc<Document>>)>,
     embedding: Option<(&'a Embedding<'a>, SyncSender<Texts>)>,
     outcomes: SyncSender<Result<(usize, Outcome), RefreshError>>,
 }
@@ -254,7 +258,7 @@ impl Reader<'_> {
 
     /// Nothing where a lane has ended; it knows why.
     fn read(&self, job: &Job) -> Result<Option<Outcome>, RefreshError> {
-        let content = match Content::read(&job.absolute) {
+        let content = match Content::read(&job.path, &job.absolute, self.turns) {
             Ok(content) => content,
             Err(reason) => return Ok(Some(Outcome::Skipped(reason))),
         };
@@ -269,8 +273,11 @@ impl Reader<'_> {
         }
         let document = Arc::new(Document::new(job.file, &job.path, content));
         self.text.add(&document)?;
-        for lane in &self.segments {
-            if lane.send(Arc::clone(&document)).is_err() {
+        for (lane, queue) in &self.segments {
+            if document.bare.is_some() && !lane.takes_bare() {
+                continue;
+            }
+            if queue.send(Arc::clone(&document)).is_err() {
                 self.stop.store(true, Ordering::Relaxed);
                 return Ok(None);
             }

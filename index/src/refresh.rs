@@ -228,7 +228,7 @@ impl Run<'_, '_> {
     ) -> Result<Option<Embedded>, RefreshError> {
         self.report.files_unchanged += diff.unchanged;
         change.dead.extend(diff.gone.iter().map(|row| files.head(*row).file.0));
-        self.report.files_removed += diff.gone.len();
+        self.report.files_removed += diff.gone.iter().filter(|row| !files.is_bare(**row)).count();
         self.plan.next_file = self.plan.next_file.saturating_add(diff.jobs.len() as u32);
         if diff.jobs.is_empty() {
             return Ok(writable.map(|_| Embedded::default()));
@@ -244,21 +244,27 @@ impl Run<'_, '_> {
         let lanes = Lanes { text: &writer, store, embedding: embedding.as_ref() };
         let read_at = now_nanos();
         let report = &mut self.report;
+        let mut is_new = false;
         let written = run(&diff.jobs, &lanes, self.task.steps, &mut self.ticker, &mut |at, outcome| {
             let job = &diff.jobs[at];
+            let was_indexed = diff.rows[at].is_some_and(|row| !files.is_bare(row));
             match outcome {
                 Outcome::Skipped(reason) => {
                     change.skipped.push(Skipped { path: job.path.clone(), reason });
-                    report.files_removed += usize::from(job.known.is_some());
+                    report.files_removed += usize::from(was_indexed);
                     change.dead.extend(job.known.map(|(file, _)| file.0));
                 }
                 Outcome::Same(stamp) => {
-                    report.files_unchanged += 1;
+                    report.files_unchanged += usize::from(was_indexed);
                     let row = diff.rows[at].expect("only a known file can be the same");
                     change.restamp(files, row, stamp, read_at);
                 }
                 Outcome::Indexed(document) => {
-                    report.files_indexed += 1;
+                    is_new = true;
+                    match document.bare {
+                        None => report.files_indexed += 1,
+                        Some(_) => report.files_removed += usize::from(was_indexed),
+                    }
                     change.dead.extend(job.known.map(|(file, _)| file.0));
                     change.files.add_document(&document, read_at);
                 }
@@ -267,7 +273,7 @@ impl Run<'_, '_> {
         let Written { segments, embedded, embed_seconds } = written;
         report.seconds.embed = embed_seconds;
         change.segments = segments;
-        change.writer = (report.files_indexed > 0).then_some(writer);
+        change.writer = is_new.then_some(writer);
         Ok(embedded)
     }
 
@@ -328,7 +334,8 @@ impl Run<'_, '_> {
         self.report.lines = all.lines_in_all();
         let lossy = (0..all.len()).filter(|row| all.head(*row).lossy);
         self.report.files_decoded_lossily = lossy.map(|row| all.path(row).to_owned()).collect();
-        self.report.files_skipped = skipped.to_vec();
+        self.report.files_skipped = skipped.iter().cloned().chain(all.bare()).collect();
+        self.report.files_skipped.sort();
     }
 }
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-/// Why a path is not in the index. Paths that a .gitignore or .ignore file excludes are not skips: they were never
+/// Why a path is not in the index: not searched by words, names or meaning. Paths that a .gitignore or .ignore file excludes are not skips: they were never
 /// part of what the person asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum SkipReason {
@@ -32,7 +32,7 @@ pub enum SkipReason {
 }
 
 impl SkipReason {
-    /// Whether lines can be searched in what is left out for this reason.
+    /// Whether lines can be searched all the same in what is left out for this reason, up to 64 MiB.
     pub fn is_text(self) -> bool {
         matches!(self, Self::TooLarge | Self::Minified | Self::LockFile | Self::TooMany)
     }
@@ -95,10 +95,10 @@ pub struct Skipped {
 }
 
 /// How many paths were skipped for each reason.
-pub(crate) fn skip_counts(skipped: &[Skipped]) -> BTreeMap<SkipReason, usize> {
+pub(crate) fn skip_counts(reasons: impl IntoIterator<Item = SkipReason>) -> BTreeMap<SkipReason, usize> {
     let mut counts = BTreeMap::new();
-    for skip in skipped {
-        *counts.entry(skip.reason).or_insert(0) += 1;
+    for reason in reasons {
+        *counts.entry(reason).or_insert(0) += 1;
     }
     counts
 }

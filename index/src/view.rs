@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use rayon::slice::ParallelSliceMut;
 
-use crate::admit::admit;
+use crate::admit::{FILE_BYTES_MAX, open, why_bare};
 use crate::classify::Class;
 use crate::cochange::CoChange;
 use crate::embed::Embedder;
@@ -48,7 +48,7 @@ pub(crate) struct View {
     symbols: OnceLock<Vec<Arc<SymbolSegment>>>,
     trigram_segments: Vec<PathBuf>,
     trigrams: OnceLock<Result<TrigramLane, String>>,
-    /// Paths that hold text and are in no lane, sorted.
+    /// Paths that may hold text and are in no lane (giants, and files beyond the limit), sorted.
     unindexed: Vec<String>,
     /// All chunks, sorted by hash. Made when the first vector is looked for.
     by_hash: OnceLock<Vec<(PieceHash, ChunkKey)>>,
@@ -127,11 +127,12 @@ impl View {
         let unindexed = manifest.skipped.iter().filter(|skip| skip.reason.is_text());
         let mut unindexed: Vec<String> = unindexed.map(|skip| skip.path.clone()).collect();
         unindexed.sort_unstable();
+        let bare = (0..files.len()).filter_map(|row| files.head(row).bare).collect::<Vec<_>>();
         let view = View {
             generation: manifest.generation,
             refreshed_at: manifest.refreshed_at,
+            skipped: skip_counts(manifest.skipped.iter().map(|skip| skip.reason).chain(bare)),
             files,
-            skipped: skip_counts(&manifest.skipped),
             lexical,
             vectors,
             notes,
@@ -172,7 +173,7 @@ impl View {
         self.trigrams.get_or_init(open).as_ref()
     }
 
-    /// Every path whose lines can be searched, in order, with its number where a lane knows it.
+    /// Every path whose lines can be searched, in order, with its number where the lane of trigrams knows it.
     pub(crate) fn searchable(&self) -> impl Iterator<Item = (&str, Option<FileNo>)> {
         let mut rows =
             (0..self.files.len()).map(|row| (self.files.path(row), Some(self.files.head(row).file))).peekable();
@@ -216,19 +217,20 @@ impl View {
         files.head(row).class
     }
 
-    /// All rows that are not hidden, with their paths.
+    /// All rows that are neither hidden nor bare, with their paths.
     pub(crate) fn rows(&self) -> impl Iterator<Item = (u32, &str)> {
-        let below = (0..self.files.len()).map(|row| (row as u32, self.files.path(row)));
+        let indexed = (0..self.files.len()).filter(|row| !self.files.is_bare(*row));
+        let below = indexed.map(|row| (row as u32, self.files.path(row)));
         let above = self.overlay.as_ref().map_or(0, |overlay| overlay.files.len());
         let above = (self.files.len()..self.files.len() + above).map(|row| (row as u32, self.path(row as u32)));
         below.filter(|(_, path)| !self.is_hidden(path)).chain(above)
     }
 
-    /// The row of a path; nothing where its file is hidden and nothing stands above it.
+    /// The row of a path; nothing where its file is bare, or is hidden and nothing stands above it.
     pub(crate) fn row(&self, path: &str) -> Option<u32> {
         let row = match &self.overlay {
             Some(overlay) if overlay.hides(path) => self.files.len() + overlay.files.find(path)?,
-            _ => self.files.find(path)?,
+            _ => self.files.find(path).filter(|row| !self.files.is_bare(*row))?,
         };
         Some(row as u32)
     }
@@ -358,12 +360,14 @@ impl View {
         {
             return (overlay.text(row - self.files.len()).to_owned(), false);
         }
-        let Ok(found) = admit(&self.root.join(self.files.path(row))) else { return (String::new(), true) };
-        let head = self.files.head(row);
+        let (path, head) = (self.files.path(row), self.files.head(row));
+        let read = open(&self.root.join(path)).and_then(|opened| Ok((opened.stamp, opened.read(FILE_BYTES_MAX)?)));
+        let indexable = read.ok().filter(|(_, bytes)| why_bare(path, bytes).is_none());
+        let Some((stamp, bytes)) = indexable else { return (String::new(), true) };
         // A stamp that is believed spares the digest of the whole file.
-        let same = head.settled && found.stamp == head.stamp;
-        let changed = !same && content_key(&found.bytes) != head.key;
-        (String::from_utf8_lossy(&found.bytes).into_owned(), changed)
+        let same = head.settled && stamp == head.stamp;
+        let changed = !same && content_key(&bytes) != head.key;
+        (String::from_utf8_lossy(&bytes).into_owned(), changed)
     }
 }
 

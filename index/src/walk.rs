@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex};
 use ignore::{DirEntry, WalkBuilder};
 use rustc_hash::FxHashSet;
 
-use crate::admit::{FILE_BYTES_MAX, Stamp, is_lock_name};
+use crate::admit::{GREP_FILE_BYTES_MAX, Stamp, is_lock_name};
 use crate::diff::Scope;
 use crate::report::{SkipReason, Skipped};
 use crate::secret::is_secret_path;
@@ -174,9 +174,6 @@ fn name_verdict(entry: &DirEntry, path: &str) -> Verdict {
     if !is_directory && is_secret_path(path) {
         return Verdict::Skip(SkipReason::Secret);
     }
-    if !is_directory && is_lock_name(name) {
-        return Verdict::Skip(SkipReason::LockFile);
-    }
     let useful = USEFUL_HIDDEN.contains(&name) || USEFUL_HIDDEN_STARTS.iter().any(|start| name.starts_with(start));
     if name.starts_with('.') && !useful {
         return Verdict::Skip(SkipReason::Hidden);
@@ -201,8 +198,9 @@ fn judge_entry(root: &Path, entry: &DirEntry, files: usize) -> Result<Entry, Ski
         Ok(meta) => meta,
         Err(_) => return skip(SkipReason::Unreadable),
     };
-    if meta.len() > FILE_BYTES_MAX {
-        return skip(SkipReason::TooLarge);
+    if meta.len() > GREP_FILE_BYTES_MAX {
+        let is_lock = entry.file_name().to_str().is_some_and(is_lock_name);
+        return skip(if is_lock { SkipReason::LockFile } else { SkipReason::TooLarge });
     }
     if files >= FILES_MAX {
         return skip(SkipReason::TooMany);

@@ -33,7 +33,7 @@ pub struct Built {
     definitions: usize,
     chunks: usize,
     stages: [f64; 4],
-    /// Paths that are in no lane, and whether their lines can be searched all the same.
+    /// Paths that are not indexed, and whether their lines can be searched all the same.
     skipped: Vec<(String, bool)>,
 }
 

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::{Bench, WordCounts, contents, refresh};
 use crate::diff::Scope;
+use crate::grep::{GrepOptions, grep_dir};
 use crate::pace::Steps;
 use crate::{Index, Query, RefreshError, SymbolAnswer};
 
@@ -32,6 +33,8 @@ const PATHS: &[&str] = &[
     "g.bin",
     ".env",
     "Cargo.lock",
+    "app.js",
+    "lib/data.csv",
 ];
 const NAMES: &[&str] = &["alpha", "beta", "gamma", "delta"];
 
@@ -46,6 +49,9 @@ fn text(dice: &mut Dice, path: &str) -> Vec<u8> {
         }
         Some("go") => (0..functions).map(|n| format!("func {name}{n}() int {{ return {number} }}\n\n")).collect(),
         Some("gitignore") => ["deep/\n", "f.txt\n", "", "*.go\n"][number % 4].to_owned(),
+        // Bare or not: a long line, and more than 2 MiB.
+        Some("js") if number.is_multiple_of(2) => format!("var {name} = '{}';\n", "x".repeat(6000)),
+        Some("csv") if number == 0 => format!("{name},{functions}\n").repeat(250_000),
         Some("bin") if number.is_multiple_of(2) => "\0binary".to_owned(),
         _ => format!("{name} {number}\n").repeat(functions * 20),
     };
@@ -92,10 +98,15 @@ fn edit(dice: &mut Dice, bench: &Bench) -> Vec<String> {
     }
 }
 
-/// What an index answers: where the hits are, whatever their order.
+/// What an index answers: where the hits are, whatever their order. Patterns find what they find in the tree.
 fn answers(index: &Index) -> Vec<BTreeSet<String>> {
     let mut answers = Vec::new();
     for name in NAMES {
+        for pattern in [(*name).to_owned(), format!("^var {name}"), format!("{name}.[03]$")] {
+            let options = GrepOptions { matches_max: 2000, ..GrepOptions::default() };
+            let expected = grep_dir(index.root(), &pattern, &options).unwrap().matches;
+            assert!(index.grep(&pattern, &options).unwrap().matches == expected, "{pattern}");
+        }
         let query = Query { limit: 200, ..Query::new(format!("{name} return number")) };
         let hits = index.search(&query).unwrap().hits;
         assert!(hits.iter().all(|hit| !hit.changed), "{hits:?}");

@@ -1,5 +1,6 @@
 //! Does the crate keep its promises when driven from outside? Trees, stores and an embedder for the tests.
 
+mod bare;
 mod chunks;
 mod crash;
 mod differential;
@@ -28,7 +29,7 @@ use crate::hash::{ContentKey, PieceHash};
 use crate::manifest::Manifest;
 use crate::symbols::{Living, SymbolPlace};
 use crate::tokenize::words;
-use crate::{EmbedError, Embedder, Index, Kind, Query, RefreshError, Report, Skipped};
+use crate::{EmbedError, Embedder, Index, Kind, Query, RefreshError, Report, SkipReason, Skipped};
 
 /// Maps a text to counts of its words, each word at a place that its hash names: the same words, the same direction.
 pub(crate) struct WordCounts {
@@ -149,7 +150,7 @@ pub(crate) struct Contents {
     skipped: Vec<Skipped>,
 }
 
-type File = (ContentKey, Class, u32, Vec<Piece>, Vec<Defined>);
+type File = (ContentKey, Class, Option<SkipReason>, u32, Vec<Piece>, Vec<Defined>);
 /// Name, kind, lines, whether others see it.
 type Defined = (String, Kind, usize, usize, bool);
 type Piece = (PieceHash, usize, usize, Option<String>, Option<Kind>);
@@ -163,7 +164,7 @@ pub(crate) fn contents(index: &Index) -> Contents {
         let pieces = files.chunks(row).map(piece).collect();
         let defined = |p: SymbolPlace| (p.qualified(), p.kind, p.start_line, p.end_line, p.exported);
         let definitions = view.outline(row as u32).into_iter().map(defined).collect();
-        (files.path(row).to_owned(), (head.key, head.class, head.lines, pieces, definitions))
+        (files.path(row).to_owned(), (head.key, head.class, head.bare, head.lines, pieces, definitions))
     };
     let ids = view.lexical.as_ref().unwrap().everything();
     let texts = ids.into_iter().filter_map(|id| view.key_of(id));

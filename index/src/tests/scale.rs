@@ -93,7 +93,7 @@ fn one_edited_file_of_a_large_tree_is_soon_searchable() {
     let go = AtomicBool::new(false);
     let report = index.catch_up(&go).unwrap().unwrap();
     println!("{} files, {} lines, load average {}", report.files_indexed, report.lines, load());
-    let paths: Vec<String> = (0..index.view().files.len()).map(|row| index.view().files.path(row).to_owned()).collect();
+    let paths: Vec<String> = index.view().rows().map(|(_, path)| path.to_owned()).collect();
     let mut times: Vec<Duration> = Vec::new();
     for (round, path) in paths.iter().step_by((paths.len() / 60).max(1)).enumerate() {
         let path = bench.root.join(path);

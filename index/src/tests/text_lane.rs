@@ -7,6 +7,7 @@ use std::time::Instant;
 use crate::document::{Content, Document};
 use crate::file_no::FileNo;
 use crate::lexical::{Commit, Lexical, LexicalWriter, chunk_id};
+use crate::turn::Turns;
 use crate::walk::walk;
 
 /// Of the bytes of the source: the bound that was measured. The budget of the lane is 0.20, which it misses.
@@ -25,7 +26,7 @@ fn the_text_lane_is_at_most_30_percent_of_its_source() {
     let mut writer = lexical.writer().unwrap();
     let (mut files, mut bytes, mut chunks, mut seconds) = (0, 0, 0, 0.0);
     for entry in walk(tree.as_ref(), &mut |_| true).files {
-        let Ok(content) = Content::read(&entry.absolute) else { continue };
+        let Ok(content) = Content::read(&entry.path, &entry.absolute, &Turns::default()) else { continue };
         let document = Document::new(FileNo(files), &entry.path, content);
         files += 1;
         bytes += document.text.len();
@@ -64,7 +65,8 @@ fn a_lane_whose_writer_died_before_its_commit_can_be_written_again() {
     let directory = tempfile::tempdir().unwrap();
     let (source, lane) = (directory.path().join("a.rs"), directory.path().join("lane"));
     std::fs::write(&source, "fn a() {}\n").unwrap();
-    let document = |number| Document::new(FileNo(number), "a.rs", Content::read(&source).unwrap());
+    let content = || Content::read("a.rs", &source, &Turns::default()).unwrap();
+    let document = |number| Document::new(FileNo(number), "a.rs", content());
     let write = |change: &dyn Fn(&LexicalWriter), generation| {
         let mut writer = Lexical::open(&lane).unwrap().writer().unwrap();
         change(&writer);

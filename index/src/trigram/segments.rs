@@ -21,6 +21,10 @@ impl Lane for Trigrams {
         TRIGRAM_PREFIX
     }
 
+    fn takes_bare(&self) -> bool {
+        true
+    }
+
     fn begin(&self, path: &Path) -> Result<Box<dyn LaneWriter>, LaneError> {
         let store = path.parent().unwrap_or(path);
         Ok(Box::new(Writing { writer: TrigramWriter::new(store, WRITER_BYTES_MAX), path: path.to_owned() }))

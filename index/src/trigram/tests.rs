@@ -229,7 +229,9 @@ proptest! {
         let all: BTreeSet<Trigram> = trigrams.iter().flatten().copied().chain([0, 0xff_ffff]).collect();
         for trigram in all {
             let holds = |(file, has): (&(u32, &[u8]), &FxHashSet<Trigram>)| {
-                (has.contains(&trigram) || file.1.starts_with(b"\xff\xfe")).then_some(file.0)
+                let is_searched = !file.1.contains(&0);
+                let may_hold = has.contains(&trigram) || file.1.starts_with(b"\xff\xfe");
+                (is_searched && may_hold).then_some(file.0)
             };
             let expected: BTreeSet<u32> = files.iter().zip(&trigrams).filter_map(holds).collect();
             prop_assert_eq!(found(&segment, &Plan::Trigram(trigram)), expected);
@@ -293,7 +295,7 @@ fn a_giant_line_of_noise_and_a_text_in_utf_16_are_always_candidates() {
     })
     .take(3 << 20)
     .collect();
-    written(&path, &[(1, b"plain"), (2, &noise), (3, b"\xfe\xff\x65\xe5"), (4, b"")], usize::MAX);
+    written(&path, &[(1, b"plain"), (2, &noise), (3, b"\xfe\xff\x65\xe5"), (4, b"plain \0")], usize::MAX);
     let segment = TrigramSegment::open(&path).unwrap();
     assert_eq!(found(&segment, &Plan::of("needle", true, false)), BTreeSet::from([2, 3]));
     assert_eq!(found(&segment, &Plan::of("plain", true, false)), BTreeSet::from([1, 2, 3]));

@@ -75,6 +75,10 @@ impl TrigramWriter {
     /// Adds a file with all of its bytes, as they are in the tree.
     pub(crate) fn add(&mut self, file: FileNo, bytes: &[u8]) -> Result<(), SegmentError> {
         self.files.begin(file);
+        // What holds a NUL is binary and never searched.
+        if bytes.contains(&0) {
+            return Ok(());
+        }
         if is_decoded_before_search(bytes) {
             self.files.mark_opaque();
             return Ok(());
