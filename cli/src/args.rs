@@ -137,8 +137,9 @@ pub struct IndexDir {
     #[arg(long, conflicts_with = "embedder")]
     pub no_vectors: bool,
     /// Who makes the vectors, now and in later refreshes: static (a token table made from MiniLM, the default), minilm
-    /// (slower, better at prose), or the URL of an embeddings server such as http://127.0.0.1:8080/v1#model
-    #[arg(long, value_name = "NAME|URL")]
+    /// (slower, better at prose), a decoder by its .gguf file or by its name in the store (slower still: a piece or so a
+    /// second), or the URL of an embeddings server such as http://127.0.0.1:8080/v1#model
+    #[arg(long, value_name = "NAME|FILE|URL")]
     pub embedder: Option<Choice>,
 }
 
@@ -190,8 +191,8 @@ pub struct IndexReport {
     /// Leave out vectors
     #[arg(long, conflicts_with = "embedder")]
     pub no_vectors: bool,
-    /// Who makes the vectors: static (the default), minilm, or the URL of an embeddings server
-    #[arg(long, value_name = "NAME|URL")]
+    /// Who makes the vectors: static (the default), minilm, a .gguf file, a model in the store, or the URL of a server
+    #[arg(long, value_name = "NAME|FILE|URL")]
     pub embedder: Option<Choice>,
     /// Search here with the weights that follow, where they help on commits that they were not picked on
     #[arg(long)]
@@ -241,8 +242,8 @@ pub struct BenchIndex {
     /// Leave out vectors
     #[arg(long, conflicts_with = "embedder")]
     pub no_vectors: bool,
-    /// Who makes the vectors: static (the default), minilm, or the URL of an embeddings server
-    #[arg(long, value_name = "NAME|URL")]
+    /// Who makes the vectors: static (the default), minilm, a .gguf file, a model in the store, or the URL of a server
+    #[arg(long, value_name = "NAME|FILE|URL")]
     pub embedder: Option<Choice>,
     /// Tell every case
     #[arg(long)]
@@ -263,8 +264,8 @@ pub struct BenchBuild {
     /// Leave out vectors
     #[arg(long, conflicts_with = "embedder")]
     pub no_vectors: bool,
-    /// Who makes the vectors: static (the default), minilm, or the URL of an embeddings server
-    #[arg(long, value_name = "NAME|URL")]
+    /// Who makes the vectors: static (the default), minilm, a .gguf file, a model in the store, or the URL of a server
+    #[arg(long, value_name = "NAME|FILE|URL")]
     pub embedder: Option<Choice>,
 }
 

@@ -93,8 +93,8 @@ fn open_with(
 fn kept_embedder(state: &State, repo: &Path, cancel: &AtomicBool) -> Result<Option<Arc<dyn index::Embedder>>, Fatal> {
     let choice = Choice::of_index(&state.index(repo));
     match (choice.load(state, cancel), &choice) {
-        (Err(fatal), Choice::Http(url)) => {
-            eprintln!("note: searching without meaning, by words and names only: {url}: {:#}", fatal.error);
+        (Err(fatal), choice) if choice.may_be_gone() => {
+            eprintln!("note: searching without meaning, by words and names only: {choice}: {:#}", fatal.error);
             Ok(None)
         }
         (loaded, _) => loaded,

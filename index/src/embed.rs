@@ -16,7 +16,12 @@ pub trait Embedder: Send + Sync {
         false
     }
 
-    /// One vector per text, in order. Called with at most 32 texts at a time.
+    /// How many texts a call may bring. A cancel is noticed between two calls, so one should take seconds at most.
+    fn texts_max(&self) -> usize {
+        32
+    }
+
+    /// One vector per text, in order. Called with at most [`Embedder::texts_max`] texts at a time.
     fn embed(&self, texts: &[String]) -> Result<Vec<Vec<f32>>, EmbedError>;
 }
 

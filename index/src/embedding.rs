@@ -17,8 +17,6 @@ use crate::pace::Steps;
 use crate::refresh::RefreshError;
 use crate::vector::Vectors;
 
-/// Texts sent to the embedder at a time.
-const EMBED_BATCH: usize = 32;
 /// Texts sorted by length before they are cut into batches, so that few are padded to one long text. Each has at most
 /// 2000 bytes and a name: 1 MiB.
 const SORTED_TEXTS: usize = 512;
@@ -100,8 +98,9 @@ impl<'a> Embedding<'a> {
     }
 
     fn embed(&self, texts: &mut Texts, rows: &mut Rows, stop: &AtomicBool, steps: &Steps) -> Result<(), RefreshError> {
+        let texts_max = self.embedder.texts_max().max(1);
         while !texts.is_empty() && !stop.load(Ordering::Relaxed) {
-            let (hashes, batch): (Vec<_>, Vec<_>) = texts.drain(..EMBED_BATCH.min(texts.len())).unzip();
+            let (hashes, batch): (Vec<_>, Vec<_>) = texts.drain(..texts_max.min(texts.len())).unzip();
             match embed_checked(self.embedder, &batch) {
                 Ok(vectors) => rows.waiting.extend(hashes.into_iter().zip(vectors)),
                 Err(error) => {

@@ -3,9 +3,10 @@
 //!     cargo run -p inference --example embed_quality -- MODEL_DIR TABLE_DIR QUERIES.jsonl owner/name=DIR …
 //!
 //! Files are cut into pieces of about 40 lines; a file is as near as its nearest piece. Prints NDCG@10 and the share
-//! of queries whose first, first three and first five files hold a right one, for the table and for MiniLM.
+//! of queries whose first, first three and first five files hold a right one, for the table, for MiniLM (not with
+//! ONLY_TABLE set) and, with GGUF=FILE, for that decoder.
 
-use inference::{Embedder, StaticEmbedder};
+use inference::{Embedder, GgufEmbedder, StaticEmbedder};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
@@ -41,6 +42,7 @@ fn main() {
         table.unwrap()
     });
     let questions = questions(Path::new(queries));
+    let decoder = std::env::var_os("GGUF").map(|path| GgufEmbedder::load(Path::new(&path)).unwrap());
     println!("load {}", std::fs::read_to_string("/proc/loadavg").unwrap_or_default().trim());
     for repo in repos {
         let (name, directory) = repo.split_once('=').expect("owner/name=DIR");
@@ -56,6 +58,19 @@ fn main() {
         let near = table.embed(&texts);
         let seconds = start.elapsed().as_secs_f64();
         tell("table", &asked, &pieces, &near, |text| table.embed(&[text.to_owned()]).remove(0), seconds);
+        if let Some(decoder) = &decoder {
+            let start = Instant::now();
+            let near = decoder.embed(&texts).unwrap();
+            let seconds = start.elapsed().as_secs_f64();
+            tell(
+                "decoder",
+                &asked,
+                &pieces,
+                &near,
+                |text| decoder.embed(&[text.to_owned()]).unwrap().remove(0),
+                seconds,
+            );
+        }
         if std::env::var_os("ONLY_TABLE").is_some() {
             continue;
         }
@@ -98,7 +113,7 @@ fn tell(
     let count = questions.len() as f64;
     let share = first.map(|first| first as f64 / count);
     println!(
-        "  {name}: NDCG@10 {:.3}, Acc@1/3/5 {:.2}/{:.2}/{:.2}, {:.0} pieces/s",
+        "  {name}: NDCG@10 {:.3}, Acc@1/3/5 {:.2}/{:.2}/{:.2}, {:.1} pieces/s",
         ndcg / count,
         share[0],
         share[1],

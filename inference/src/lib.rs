@@ -27,7 +27,7 @@ pub mod model;
 pub mod tokenizer;
 
 pub use chat::{Chat, ChatError, Message, Role, Template, ToolCall};
-pub use embed::{EmbedError, Embedder, StaticEmbedder, StaticError};
+pub use embed::{EmbedError, Embedder, GgufEmbedder, StaticEmbedder, StaticError};
 pub use engine::{
     Canceller, Engine, EngineSettings, Event, Finish, FinishReason, GenerateRequest, Generation, ModelInfo, Sampling,
     SubmitError, Usage,

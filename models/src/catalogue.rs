@@ -248,7 +248,7 @@ impl Wheel {
 }
 
 /// Safe as a file name, as a path segment of a URL and as an argument: starts with a letter or digit, at most 128 bytes.
-pub(crate) fn is_plain_name(name: &str) -> bool {
+pub fn is_plain_name(name: &str) -> bool {
     let plain = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'_' | b'-');
     name.len() <= 128 && name.bytes().all(plain) && name.bytes().next().is_some_and(|b| b.is_ascii_alphanumeric())
 }

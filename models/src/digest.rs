@@ -1,7 +1,9 @@
 //! Are these the bytes we think? The sha256 of a file, as a value.
 
 use std::fmt;
+use std::fs::File;
 use std::io::{self, Read};
+use std::path::Path;
 use std::str::FromStr;
 
 use serde::{Deserialize, Deserializer};
@@ -25,6 +27,12 @@ impl Digest {
         let mut hasher = Hasher::default();
         hasher.update(bytes);
         hasher.digest()
+    }
+
+    /// The digest of a file, read to its end: about a second a gigabyte.
+    pub fn of_file(path: &Path) -> io::Result<Digest> {
+        let hashed = hash(File::open(path)?, |_| true)?;
+        Ok(hashed.expect("nobody stops it").1.digest())
     }
 }
 
@@ -107,6 +115,15 @@ mod tests {
         let empty = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
         assert_eq!(Digest::of(b"").to_string(), empty);
         assert_eq!(empty.to_uppercase().parse(), Ok(Digest::of(b"")));
+    }
+
+    #[test]
+    fn a_file_has_the_digest_of_its_bytes() {
+        let directory = tempfile::tempdir().unwrap();
+        let (path, bytes) = (directory.path().join("file"), vec![7; CHUNK_BYTES + 1]);
+        std::fs::write(&path, &bytes).unwrap();
+        assert_eq!(Digest::of_file(&path).unwrap(), Digest::of(&bytes));
+        assert!(Digest::of_file(&directory.path().join("none")).is_err());
     }
 
     #[test]

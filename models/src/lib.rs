@@ -16,7 +16,7 @@ mod resolve;
 mod store;
 mod verify;
 
-pub use catalogue::{Catalogue, CatalogueError, Model, ModelFile, Role, Source, Wheel};
+pub use catalogue::{Catalogue, CatalogueError, Model, ModelFile, Role, Source, Wheel, is_plain_name};
 pub use digest::{Digest, ParseDigestError};
 pub use fetch::{FetchError, Pip};
 pub use home::{Home, HomeError};

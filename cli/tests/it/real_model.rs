@@ -12,7 +12,7 @@ const REUSED_PERCENT_MIN: u64 = 95;
 
 #[test]
 fn the_demo_is_solved_with_reuse_and_the_same_without_a_network() {
-    let Some(store) = store() else { return };
+    let Some(store) = store().filter(|_| boxes_work()) else { return };
     let (with, without) = (demo(&store, false), demo(&store, true));
     // What it costs and whether the network matters is told even when the task is not solved.
     check_reuse(&with);
@@ -24,7 +24,7 @@ fn the_demo_is_solved_with_reuse_and_the_same_without_a_network() {
 }
 
 /// The store of $CLOISTER_HOME, when the slow tests are asked for and the model is in it.
-fn store() -> Option<PathBuf> {
+pub fn store() -> Option<PathBuf> {
     if std::env::var_os("CLOISTER_SLOW").is_none_or(|slow| slow != "1") {
         eprintln!("SKIPPED: CLOISTER_SLOW=1 runs the tests with the real model");
         return None;
@@ -37,7 +37,7 @@ fn store() -> Option<PathBuf> {
             "SKIPPED: the store of $CLOISTER_HOME has no qwen2.5-coder-1.5b-instruct; `cloister models pull` fetches it"
         );
     }
-    store.filter(|_| boxes_work())
+    store
 }
 
 /// The demo of `make run` in a home of its own, over the models that are here already.

@@ -4,11 +4,13 @@
 //! real tokens, then length 1, so that a dot product is the cosine. Texts are cut to [`TOKENS_MAX`] tokens.
 
 mod distil;
+mod gguf_embedder;
 mod principal;
 mod static_embedder;
 mod table;
 mod wordpiece;
 
+pub use gguf_embedder::{DECODER_TOKENS_MAX, GgufEmbedder};
 pub use static_embedder::{StaticEmbedder, StaticError};
 
 use crate::model::SentenceEncoder;
@@ -116,18 +118,10 @@ impl Embedder {
         }
         let hidden = self.encoder.forward(ids, mask, rows.len())?;
         let states = hidden.chunks(length * self.dimension());
-        let sums = rows.iter().zip(states).map(|(row, states)| self.sum(&states[..row.len() * self.dimension()]));
+        let width = self.dimension();
+        let sums = rows.iter().zip(states).map(|(row, states)| sum(&states[..row.len() * width], width));
         // The number of tokens cancels out.
         Ok(sums.map(unit).collect())
-    }
-
-    /// Over the tokens.
-    fn sum(&self, states: &[f32]) -> Vec<f32> {
-        let mut sum = vec![0f32; self.dimension()];
-        for state in states.chunks(self.dimension()) {
-            sum.iter_mut().zip(state).for_each(|(sum, x)| *sum += x);
-        }
-        sum
     }
 
     /// All tokens of the vocabulary, in the order of their numbers; an empty text where a number has none.
@@ -150,10 +144,20 @@ impl Embedder {
         let ids: Vec<u32> = tokens.iter().flat_map(|&token| [begin, token, end]).collect();
         let mask = vec![1; ids.len()];
         let hidden = self.encoder.forward(ids, mask, tokens.len()).map_err(|error| failed(error.to_string()))?;
-        let mut means: Vec<f32> = hidden.chunks(3 * self.dimension()).flat_map(|states| self.sum(states)).collect();
+        let mut means: Vec<f32> =
+            hidden.chunks(3 * self.dimension()).flat_map(|states| sum(states, self.dimension())).collect();
         means.iter_mut().for_each(|x| *x /= 3.0);
         Ok(means)
     }
+}
+
+/// Over the tokens, of states that are `width` wide.
+fn sum(states: &[f32], width: usize) -> Vec<f32> {
+    let mut sum = vec![0f32; width];
+    for state in states.chunks(width) {
+        sum.iter_mut().zip(state).for_each(|(sum, x)| *sum += x);
+    }
+    sum
 }
 
 /// The same direction at length 1; nothing stays nothing.

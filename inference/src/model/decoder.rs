@@ -20,10 +20,18 @@ pub struct Model {
     embedding: Linear,
     layers: Vec<Layer>,
     norm: Vec<f32>,
-    output: Option<Linear>,
+    output: Output,
     rope: Rope,
     weights_bytes: u64,
     quantization: String,
+}
+
+/// What turns a state into scores.
+enum Output {
+    Own(Linear),
+    /// Without an output matrix of its own a model uses its embeddings (tied weights).
+    Tied,
+    NotLoaded,
 }
 
 struct Layer {
@@ -44,23 +52,30 @@ struct Layer {
 impl Model {
     /// Reads the weights that `header` describes and lays them out for the kernels of this machine.
     pub fn load(header: &Header) -> Result<Model, LoadError> {
+        let mut model = Model::load_for_states(header)?;
+        model.output = match header.tensors.contains_key("output.weight") {
+            true => {
+                let (vocabulary, hidden) = (model.shape.vocabulary, model.shape.hidden);
+                Output::Own(Linear::load(header, &mut open(header)?, "output.weight", vocabulary, hidden)?)
+            }
+            false => Output::Tied,
+        };
+        Ok(model)
+    }
+
+    /// The same without the output matrix, for whoever wants states and no next token: of a small model it is a
+    /// fifth or more of the weights. [`Model::logits`] is not legal then.
+    pub fn load_for_states(header: &Header) -> Result<Model, LoadError> {
         let shape = ModelShape::read(header)?;
-        let mut file =
-            File::open(&header.path).map_err(|source| LoadError::Unreadable { path: header.path.clone(), source })?;
-        let file = &mut file;
+        let file = &mut open(header)?;
         let embedding = Linear::load(header, file, "token_embd.weight", shape.vocabulary, shape.hidden)?;
         let norm = load_vector(header, file, "output_norm.weight", shape.hidden)?;
-        // Without an output matrix of its own a model uses its embeddings (tied weights).
-        let output = match header.tensors.contains_key("output.weight") {
-            true => Some(Linear::load(header, file, "output.weight", shape.vocabulary, shape.hidden)?),
-            false => None,
-        };
         let layers = (0..shape.layers).map(|i| Layer::load(header, file, &shape, i)).collect::<Result<Vec<_>, _>>()?;
         Ok(Model {
             embedding,
             layers,
             norm,
-            output,
+            output: Output::NotLoaded,
             rope: Rope::new(shape.rope_base, shape.head_dim),
             weights_bytes: header.tensors.values().map(|tensor| tensor.bytes as u64).sum(),
             quantization: quantization(header),
@@ -119,8 +134,17 @@ impl Model {
 
     /// A score for each token id to come next, from one hidden state.
     pub fn logits(&self, hidden: &[f32]) -> Result<Vec<f32>, ForwardError> {
-        let h = self.normed(hidden, &self.norm);
-        Ok(self.output.as_ref().unwrap_or(&self.embedding).forward(&h)?.into_data())
+        let output = match &self.output {
+            Output::Own(output) => output,
+            Output::Tied => &self.embedding,
+            Output::NotLoaded => return Err(ForwardError::OutputNotLoaded),
+        };
+        Ok(output.forward(&self.normed(hidden, &self.norm))?.into_data())
+    }
+
+    /// Hidden states after the final norm, as the output matrix takes them; rows in, rows out.
+    pub fn final_states(&self, hidden: &[f32]) -> Vec<f32> {
+        self.normed(hidden, &self.norm).into_data()
     }
 
     fn normed(&self, x: &[f32], weight: &[f32]) -> Matrix {
@@ -228,6 +252,10 @@ impl Layer {
             down,
         })
     }
+}
+
+fn open(header: &Header) -> Result<File, LoadError> {
+    File::open(&header.path).map_err(|source| LoadError::Unreadable { path: header.path.clone(), source })
 }
 
 fn quantization(header: &Header) -> String {

@@ -58,6 +58,12 @@ pub enum LoadError {
         /// The families that this build can run, separated by commas.
         known: &'static str,
     },
+    /// The header names no tensor: such files are made to test tokenizers.
+    #[error("{} holds a vocabulary and no weights", path.display())]
+    VocabularyOnly {
+        /// The file.
+        path: PathBuf,
+    },
     /// A metadata key that the decoder, the tokenizer or the chat template needs is not there.
     #[error("{} lacks the metadata key {key}", path.display())]
     MissingKey {
@@ -129,6 +135,9 @@ pub enum ForwardError {
         /// How many tokens they should hold.
         tokens: usize,
     },
+    /// Scores were asked of a model that was loaded for its hidden states alone.
+    #[error("the model was loaded without its output matrix")]
+    OutputNotLoaded,
     /// candle refused a multiplication.
     #[error("matrix multiplication failed: {reason}")]
     Matmul {

@@ -41,7 +41,15 @@ impl ModelShape {
         if architecture != "qwen2" {
             return Err(LoadError::UnknownArchitecture { name: architecture.to_owned(), known: KNOWN });
         }
+        if header.tensors.is_empty() {
+            return Err(LoadError::VocabularyOnly { path: header.path.clone() });
+        }
         let key = |suffix: &str| format!("{architecture}.{suffix}");
+        // Some embedding models are trained to look ahead; computed otherwise their states mean nothing.
+        if header.metadata.get(&key("attention.causal")) == Some(&Value::Bool(false)) {
+            let what = "attention to the tokens that come after".to_owned();
+            return Err(LoadError::Unsupported { path: header.path.clone(), what });
+        }
         if let Some(Value::Text(kind)) = header.metadata.get(&key("rope.scaling.type"))
             && kind != "none"
         {

@@ -9,6 +9,7 @@ mod chat;
 mod embedding;
 mod engine;
 mod found;
+mod gguf_embedding;
 mod loading;
 mod model;
 mod tiny;
