@@ -22,6 +22,8 @@ pub(crate) const FILE_BYTES_MAX: u64 = 2 * 1024 * 1024;
 pub(crate) const GREP_FILE_BYTES_MAX: u64 = 64 * 1024 * 1024;
 /// A file with a longer line is taken for minified or generated.
 pub(crate) const LINE_BYTES_MAX: usize = 5000;
+/// A file up to this size is read before its head is judged.
+const AT_ONCE_BYTES_MAX: u64 = 64 * 1024;
 /// How far into a file a NUL byte makes it binary.
 const BINARY_PROBE_BYTES: usize = 8 * 1024;
 
@@ -92,6 +94,16 @@ impl Opened {
         Ok(bytes)
     }
 
+    /// Like [`Opened::read`], but not at once: no more than the limit is given, and the head is judged before.
+    pub(crate) fn stream(mut self, bytes_max: u64) -> Result<impl Read, SkipReason> {
+        let mut head = Vec::new();
+        let mut rest = (&mut self.file).take(BINARY_PROBE_BYTES as u64);
+        rest.read_to_end(&mut head).map_err(|_| SkipReason::Unreadable)?;
+        judge_head(&head)?;
+        let left = bytes_max.saturating_sub(head.len() as u64);
+        Ok(std::io::Cursor::new(head).chain(self.file.take(left)))
+    }
+
     /// Like [`Opened::read`], in the place of what `bytes` held.
     pub(crate) fn read_into(self, bytes_max: u64, bytes: &mut Vec<u8>) -> Result<(), SkipReason> {
         if self.stamp.size > bytes_max {
@@ -99,11 +111,16 @@ impl Opened {
         }
         bytes.clear();
         bytes.reserve_exact(self.stamp.size as usize + 1);
-        let mut head = self.file.take(BINARY_PROBE_BYTES as u64);
+        // What is small is read at once.
+        let probe =
+            if self.stamp.size <= AT_ONCE_BYTES_MAX { AT_ONCE_BYTES_MAX + 1 } else { BINARY_PROBE_BYTES as u64 };
+        let mut head = self.file.take(probe);
         head.read_to_end(bytes).map_err(|_| SkipReason::Unreadable)?;
         judge_head(bytes)?;
-        let mut rest = head.into_inner().take(bytes_max + 1 - bytes.len() as u64);
-        rest.read_to_end(bytes).map_err(|_| SkipReason::Unreadable)?;
+        if bytes.len() as u64 >= probe {
+            let mut rest = head.into_inner().take((bytes_max + 1).saturating_sub(bytes.len() as u64));
+            rest.read_to_end(bytes).map_err(|_| SkipReason::Unreadable)?;
+        }
         if bytes.len() as u64 > bytes_max { Err(SkipReason::TooLarge) } else { Ok(()) }
     }
 }

@@ -7,7 +7,7 @@
 //! a NUL byte anywhere is binary and left out whole, where ripgrep shows what stands before the NUL and then stops.
 //! Which files are searched is said at [`grep_dir`].
 
-use std::io;
+use std::io::{self, Read};
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
@@ -251,7 +251,7 @@ pub(crate) struct InFile {
 impl Pattern {
     /// Searches one file for at most `room` matching lines.
     pub(crate) fn search(&self, searcher: &mut Searcher, path: &str, bytes: &[u8], room: usize) -> InFile {
-        if bytes.contains(&0) {
+        if memchr::memchr(0, bytes).is_some() {
             return InFile { matches: Vec::new(), more: false };
         }
         self.search_text(searcher, path, bytes, room)
@@ -263,6 +263,16 @@ impl Pattern {
         let lines = Lines { pattern: self, path, room, found: &mut found };
         // Reading from memory cannot fail, and our sink gives no errors.
         let _ = searcher.search_slice(&self.regex, bytes, lines);
+        found
+    }
+
+    /// Like [`Pattern::search`], of what is read; nothing where that does not go to its end.
+    pub(crate) fn search_stream(&self, searcher: &mut Searcher, path: &str, text: impl Read, room: usize) -> InFile {
+        let mut found = InFile { matches: Vec::new(), more: false };
+        let lines = Lines { pattern: self, path, room, found: &mut found };
+        if searcher.search_reader(&self.regex, text, lines).is_err() {
+            found.matches.clear();
+        }
         found
     }
 }

@@ -11,7 +11,7 @@ use std::thread;
 
 use crate::file_no::FileNo;
 use crate::grep::{GrepError, GrepOptions, InFile, Matcher, Matches, searcher};
-use crate::grep_files::read_into;
+use crate::grep_files::{Text, read_into};
 use crate::trigram::{Candidates, TrigramLane};
 
 /// More threads do not search faster: the kernel's page cache is the limit.
@@ -113,11 +113,12 @@ impl Work<'_> {
         while self.found.load(Ordering::Relaxed) < pattern.matches_max {
             let at = self.next.fetch_add(1, Ordering::Relaxed);
             let Some(path) = self.paths.get(at) else { break };
-            if !read_into(&self.root.join(path), &mut bytes) {
-                continue;
-            }
+            let Some(text) = read_into(&self.root.join(path), &mut bytes) else { continue };
             self.read.fetch_add(1, Ordering::Relaxed);
-            let in_file = pattern.search_text(&mut searcher, path, &bytes, pattern.matches_max);
+            let in_file = match text {
+                Text::Whole => pattern.search_text(&mut searcher, path, &bytes, pattern.matches_max),
+                Text::Stream(text) => pattern.search_stream(&mut searcher, path, text, pattern.matches_max),
+            };
             if !in_file.matches.is_empty() {
                 self.found.fetch_add(in_file.matches.len(), Ordering::Relaxed);
                 results.push((at, in_file));

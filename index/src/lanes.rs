@@ -179,11 +179,14 @@ impl Lanes<'_> {
             symbol: None,
         });
         let modules = modules.map(|path| Place { path, line: None, symbol: None });
-        let any = |_: &str| true;
+        let any: &dyn Fn(&str) -> bool = &|_| true;
         // `pytest.raises` is no member of `pytest.ini`.
-        let code = |path: &str| Language::detect(path, &[]).is_some();
-        let sources: [(f64, Vec<Place>, &dyn Fn(&str) -> bool); 3] =
-            [(1.0, asked.trace.places.clone(), &any), (1.0, mentions.collect(), &any), (0.5, modules.collect(), &code)];
+        let code: &dyn Fn(&str) -> bool = &|path| Language::detect(path, &[]).is_some();
+        let sources = [
+            (1.0, asked.trace.places.clone(), any),
+            (1.0, mentions.collect::<Vec<_>>(), any),
+            (0.5, modules.collect::<Vec<_>>(), code),
+        ];
         for (weight, places, fits) in sources {
             let mut own = 0;
             for (place, files) in places.iter().zip(self.meant(&places, fits)) {

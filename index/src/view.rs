@@ -367,7 +367,8 @@ impl View {
         // A stamp that is believed spares the digest of the whole file.
         let same = head.settled && stamp == head.stamp;
         let changed = !same && content_key(&bytes) != head.key;
-        (String::from_utf8_lossy(&bytes).into_owned(), changed)
+        let text = String::from_utf8(bytes);
+        (text.unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned()), changed)
     }
 }
 

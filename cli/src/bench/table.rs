@@ -57,7 +57,8 @@ fn cell(value: &Value) -> String {
         Value::Number(number) => match number.as_f64() {
             Some(number) if number.fract() == 0.0 && number.abs() >= 1.0 => format!("{number:.0}"),
             Some(number) if number.abs() >= 100.0 => format!("{number:.0}"),
-            Some(number) => format!("{number:.3}"),
+            // Adding 0 takes the sign off a zero.
+            Some(number) => format!("{:.3}", number + 0.0),
             None => number.to_string(),
         },
         other => other.to_string(),

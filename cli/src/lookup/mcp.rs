@@ -39,9 +39,7 @@ fn answer_with(message: &[u8], ask: &Ask) -> Option<Value> {
     }
     // An answer to a question that we never ask.
     let method = method?;
-    if message.get("id").is_none() {
-        return None;
-    }
+    message.get("id")?;
     if !is_known_id {
         return Some(failed(Value::Null, INVALID_REQUEST, "an id is a text or a whole number"));
     }
