@@ -9,7 +9,7 @@ use agent::Code;
 use agent::code::{Definition, Found, Matches};
 use agent::session::Files;
 use index::grep::GrepOptions;
-use index::{Index, Query, Stage};
+use index::{Index, Query, RERANKED_MAX, Stage};
 use std::cell::RefCell;
 use std::io::IsTerminal;
 use std::path::Path;
@@ -18,8 +18,6 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 const SYMBOL_PLACES_MAX: usize = 8;
-/// Hits that a model may order.
-const RERANKED: usize = 20;
 
 /// The index of a repository, as the agent sees it.
 pub struct IndexedCode {
@@ -221,7 +219,7 @@ pub fn search(args: Search) -> Result<Exit, Fatal> {
     let (index, _) = open_index(&state, &repo, true, &cancel)?;
     let text = args.words.join(" ");
     // A model may bring a later hit to the front.
-    let limit = if args.rerank.is_some() { args.limit.max(RERANKED) } else { args.limit };
+    let limit = if args.rerank.is_some() { args.limit.max(RERANKED_MAX) } else { args.limit };
     let query = Query { limit, ..Query::new(text.as_str()) };
     let mut answer = index.search(&query).map_err(|error| Fatal::missing(error, "give words or a name to look for"))?;
     if let Some(url) = &args.rerank {

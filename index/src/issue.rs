@@ -8,7 +8,7 @@ use rustc_hash::FxHashMap;
 use crate::classify::Class;
 use crate::fuse::{by_file, sort};
 use crate::lanes::{Found, Lanes};
-use crate::lexical::LexicalError;
+use crate::lexical::{LexicalError, Wanted};
 use crate::prefix::is_within;
 use crate::quote::Quotes;
 use crate::view::ChunkKey;
@@ -30,14 +30,12 @@ pub(crate) struct Quoted {
 
 impl Lanes<'_> {
     /// What the words say about whole files, best first. Nothing for a few words.
-    pub(crate) fn whole(&mut self) -> Vec<(u32, f64)> {
+    pub(crate) fn whole(&mut self, wanted: &[Wanted]) -> Vec<(u32, f64)> {
         if !self.asked.kind.is_long() {
             return Vec::new();
         }
-        let said = self.said().unwrap_or_else(|error| {
-            self.notes.push(format!("{error}; a refresh rebuilds it"));
-            Vec::new()
-        });
+        let said = self.said(wanted);
+        let said = self.or_note(said);
         let inside = |row: &u32| self.within.is_none_or(|within| is_within(self.view.path(*row), within));
         let mut found: Vec<(u32, f64)> = said.into_iter().filter(|(row, _)| inside(row)).collect();
         sort(&mut found);
@@ -45,17 +43,16 @@ impl Lanes<'_> {
         found
     }
 
-    fn said(&self) -> Result<Vec<(u32, f64)>, LexicalError> {
+    fn said(&self, wanted: &[Wanted]) -> Result<Vec<(u32, f64)>, LexicalError> {
         let view = self.view;
         let Ok(lexical) = &view.lexical else { return Ok(Vec::new()) };
-        let wanted = self.telling()?;
         let (files, chunks) =
             view.rows().fold((0, 0), |(files, chunks), (row, _)| (files + 1, chunks + view.chunk_count(row)));
         let lengths = |file| view.row_of(file).map(|row| view.chunk_count(row));
         let whole = (files, chunks as f32 / files.max(1) as f32);
-        let mut said = lexical.files(&wanted, &lengths, whole)?;
+        let mut said = lexical.files(wanted, &lengths, whole)?;
         if let Some(above) = &view.overlay {
-            said.extend(above.lexical.files(&wanted, &lengths, whole)?);
+            said.extend(above.lexical.files(wanted, &lengths, whole)?);
         }
         Ok(said.into_iter().filter_map(|(file, score)| Some((view.row_of(file)?, f64::from(score)))).collect())
     }

@@ -46,19 +46,21 @@ pub(crate) struct Lanes<'a> {
 }
 
 impl Lanes<'_> {
-    /// The chunks in which the words stand.
-    pub(crate) fn text(&mut self) -> Found {
+    /// The chunks in which the words stand that [`Lanes::telling`] gave.
+    pub(crate) fn text(&mut self, wanted: &[Wanted]) -> Found {
         let Ok(lexical) = &self.view.lexical else { return Vec::new() };
-        match self.telling().and_then(|wanted| self.text_of(lexical, &wanted)) {
-            // What the table of files does not name is of another generation and may be gone.
-            Ok(found) => {
-                found.into_iter().filter_map(|(id, score)| Some((self.view.key_of(id)?, f64::from(score)))).collect()
-            }
-            Err(error) => {
-                self.notes.push(format!("{error}; a refresh rebuilds it"));
-                Vec::new()
-            }
-        }
+        let found = self.text_of(lexical, wanted);
+        // What the table of files does not name is of another generation and may be gone.
+        let keyed = self.or_note(found).into_iter();
+        keyed.filter_map(|(id, score)| Some((self.view.key_of(id)?, f64::from(score)))).collect()
+    }
+
+    /// What the lane of text said; nothing, and a note, where it failed.
+    pub(crate) fn or_note<T>(&mut self, said: Result<Vec<T>, LexicalError>) -> Vec<T> {
+        said.unwrap_or_else(|error| {
+            self.notes.push(format!("{error}; a refresh rebuilds it"));
+            Vec::new()
+        })
     }
 
     /// What the lane of the state says and, above it, that of the overlay.
@@ -76,7 +78,12 @@ impl Lanes<'_> {
     }
 
     /// The words that are worth a look-up: a long text has more than can be afforded, most of them common.
-    pub(crate) fn telling(&self) -> Result<Vec<Wanted>, LexicalError> {
+    pub(crate) fn telling(&mut self) -> Vec<Wanted> {
+        let telling = self.rarest();
+        self.or_note(telling)
+    }
+
+    fn rarest(&self) -> Result<Vec<Wanted>, LexicalError> {
         let wanted = &self.asked.wanted;
         let Ok(lexical) = &self.view.lexical else { return Ok(Vec::new()) };
         if wanted.len() <= WORDS_FEW {

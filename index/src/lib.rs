@@ -96,6 +96,7 @@ pub use query::QueryKind;
 pub use references::UseKind;
 pub use refresh::RefreshError;
 pub use report::{Progress, Report, SkipReason, Skipped, Stage, StageSeconds};
+pub use rerank::RERANKED_MAX;
 pub use search::{Answer, Hit, Lane, Query, SearchError};
 pub use symbols::{SymbolAnswer, SymbolDefinition};
 pub use syntax::{SyntaxError, parses};

@@ -5,8 +5,8 @@
 
 use crate::search::{Answer, Hit};
 
-/// Hits that are shown to the caller.
-const HITS_SHOWN: usize = 20;
+/// Hits that are shown to the caller of [`Answer::rerank`]; what lies behind them keeps its place.
+pub const RERANKED_MAX: usize = 20;
 /// The first hit is sure when the second scores less than this share of it. Of the 29 shared queries 3 of 16 were wrong
 /// below, 5 of 13 above.
 const MARGIN_SURE: f64 = 0.7;
@@ -21,7 +21,7 @@ impl Answer {
     /// are out of range or come twice are passed over; what is not named keeps its order behind. Scores stay with
     /// their hits. Whether anything was asked and answered.
     pub fn rerank(&mut self, order: impl FnOnce(&[Hit]) -> Option<Vec<usize>>) -> bool {
-        let shown = self.hits.len().min(HITS_SHOWN);
+        let shown = self.hits.len().min(RERANKED_MAX);
         if !self.is_close() {
             return false;
         }

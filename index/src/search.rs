@@ -223,7 +223,9 @@ fn gather(view: &View, embedder: Option<&dyn Embedder>, query: &Query) -> Result
     // The scan of the vectors takes as long as all others together.
     let (found, whole, certainty) = std::thread::scope(|scope| {
         let vector = scope.spawn(|| beside.vector(embedder, text));
-        let (words, symbol, place, whole) = (lanes.text(), lanes.symbol(), lanes.place(), lanes.whole());
+        let telling = lanes.telling();
+        let (words, symbol, place) = (lanes.text(&telling), lanes.symbol(), lanes.place());
+        let whole = lanes.whole(&telling);
         let quoted = lanes.quoted(text, &whole, &words);
         let vector = vector.join().expect("a scan does not panic");
         ([words, symbol, place, quoted.found, vector], whole, quoted.certainty)

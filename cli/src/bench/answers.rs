@@ -1,7 +1,7 @@
 //! What does the index answer, and is it right? Cases and mined history are asked, files are ranked.
 
 use super::cases::{Case, Repositories, Set, Source, is_same};
-use super::metrics::{Scores, mean, ranks, score};
+use super::metrics::{Scores, mean, ranks, score, score_of};
 use super::mine::Mine;
 use super::table::Table;
 use anyhow::{Context, Result};
@@ -77,9 +77,9 @@ pub fn indexed(dir: &Path, store: &Path, embedder: Option<Arc<dyn Embedder>>, ca
     Ok(index)
 }
 
-/// The files that answer a question, best first.
-pub fn files(index: &Index, query: &str) -> Result<Vec<String>> {
-    let query = Query { limit: HITS_MAX, ..Query::new(query) };
+/// The files that answer a question, best first, as many as its first [`HITS_MAX`] hits lie in.
+pub fn files(index: &Index, query: Query) -> Result<Vec<String>> {
+    let query = Query { limit: HITS_MAX, ..query };
     let mut files: Vec<String> = Vec::new();
     for hit in index.search(&query)?.hits {
         if !files.contains(&hit.path) {
@@ -111,7 +111,7 @@ pub fn ask(
             .with_context(|| format!("cannot index {}", group.source.dir.display()))?;
         for (set, case) in &group.cases {
             let begun = Instant::now();
-            let ranked = files(&index, &case.query).with_context(|| format!("case {}", case.id))?;
+            let ranked = files(&index, Query::new(&case.query)).with_context(|| format!("case {}", case.id))?;
             outcomes.push(outcome(set, case, &group.source.prefix, &ranked, begun.elapsed().as_secs_f64()));
         }
     }
@@ -137,9 +137,9 @@ pub fn ask_history(
         let index = indexed(mine.dir(), store.path(), embedder.cloned(), cancel)?;
         let case = &mine.cases[at];
         let begun = Instant::now();
-        let ranked = files(&index, &case.query)?;
+        let ranked = files(&index, Query::new(&case.query))?;
         let seconds = begun.elapsed().as_secs_f64();
-        let scores = score(&ranks(&ranked, &case.gold_files, |left, right| left == right), case.gold_files.len());
+        let scores = score_of(&ranked, &case.gold_files);
         let id = case.commit.id.clone();
         outcomes.push(Outcome { set: set.to_owned(), kind: "commit".to_owned(), id, scores, seconds });
         each(&index, &case.query, &case.gold_files)?;

@@ -5,7 +5,7 @@
 //! what helps there too is worth keeping.
 
 use super::answers::{ask_history, files, indexed};
-use super::metrics::{Scores, mean, ranks, score};
+use super::metrics::{Scores, mean, score_of};
 use super::mine::Mine;
 use super::table::Table;
 use anyhow::Result;
@@ -68,8 +68,8 @@ pub fn report(
     let whole: Vec<Scores> = whole.iter().map(|outcome| outcome.scores).collect();
     let title = format!("recall by lane on {} questions of the history of {}", questions.len(), repo.display());
     let mut table = Table::new(title, &["lane", "found@1", "found@5", "found@10", "found", "only here", "ndcg@10"]);
-    let names: Vec<String> = questions.first().map_or(Vec::new(), |first| first.lanes.keys().cloned().collect());
-    let names: Vec<String> = names.into_iter().filter(|name| name != "vector" || embedder.is_some()).collect();
+    let names = questions.first().into_iter().flat_map(|first| first.lanes.keys().cloned());
+    let names: Vec<String> = names.filter(|name| name != "vector" || embedder.is_some()).collect();
     for name in &names {
         table.rows.push(lane_row(name, &questions));
     }
@@ -104,14 +104,10 @@ pub fn report(
 /// How well the other files of a commit are found, while one of them is open or not.
 fn others_found(index: &Index, text: &str, others: &[String], open: &str, is_open: bool) -> Result<Scores> {
     let open = open.to_owned();
-    let query = Query { limit: DEPTH, open: is_open.then(|| open.clone()).into_iter().collect(), ..Query::new(text) };
-    let mut ranked: Vec<String> = Vec::new();
-    for hit in index.search(&query)?.hits {
-        if hit.path != open && !ranked.contains(&hit.path) {
-            ranked.push(hit.path);
-        }
-    }
-    Ok(score(&ranks(&ranked, others, |left, right| left == right), others.len()))
+    let query = Query { open: is_open.then(|| open.clone()).into_iter().collect(), ..Query::new(text) };
+    let mut ranked = files(index, query)?;
+    ranked.retain(|path| *path != open);
+    Ok(score_of(&ranked, others))
 }
 
 /// How well these questions are answered with these weights.
@@ -130,8 +126,7 @@ fn searched(
         let mut index = indexed(mine.dir(), store.path(), embedder.cloned(), cancel)?;
         index.weigh(weights);
         let case = &mine.cases[at];
-        let ranked = files(&index, &case.query)?;
-        scores.push(score(&ranks(&ranked, &case.gold_files, |left, right| left == right), case.gold_files.len()));
+        scores.push(score_of(&files(&index, Query::new(&case.query))?, &case.gold_files));
     }
     Ok(mean(&scores))
 }
@@ -160,10 +155,7 @@ fn lane_row(name: &str, questions: &[Question]) -> Vec<serde_json::Value> {
 }
 
 fn fused_score(questions: &[Question], weights: &BTreeMap<&str, f64>) -> Scores {
-    let scores = questions.iter().map(|question| {
-        let ranked = fused(question, weights);
-        score(&ranks(&ranked, &question.gold, |left, right| left == right), question.gold.len())
-    });
+    let scores = questions.iter().map(|question| score_of(&fused(question, weights), &question.gold));
     mean(&scores.collect::<Vec<_>>())
 }
 

@@ -184,7 +184,7 @@ pub fn edits(index: &mut Index, shadow: &Shadow, seed: &mut Seed, cancel: &Atomi
         shadow.add_line(&path, &format!("fn {word}() {{}}"))?;
         let begun = Instant::now();
         index.catch_up(cancel)?;
-        let found = files(index, &word)?;
+        let found = files(index, Query::new(&word))?;
         answers.add(since(begun), found.first() == Some(&path), || path);
     }
     Ok(answers)

@@ -45,6 +45,11 @@ pub fn score(ranks: &[usize], gold: usize) -> Scores {
     }
 }
 
+/// The worth of a ranking whose gold files are written as the ranking writes them.
+pub fn score_of(ranked: &[String], gold: &[String]) -> Scores {
+    score(&ranks(ranked, gold, |left, right| left == right), gold.len())
+}
+
 /// The mean; of nothing it is nothing.
 pub fn mean(all: &[Scores]) -> Scores {
     let count = all.len().max(1) as f64;

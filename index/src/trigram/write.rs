@@ -76,7 +76,7 @@ impl TrigramWriter {
     pub(crate) fn add(&mut self, file: FileNo, bytes: &[u8]) -> Result<(), SegmentError> {
         self.files.begin(file);
         // What holds a NUL is binary and never searched.
-        if bytes.contains(&0) {
+        if memchr::memchr(0, bytes).is_some() {
             return Ok(());
         }
         if is_decoded_before_search(bytes) {
