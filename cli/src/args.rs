@@ -137,8 +137,8 @@ pub struct IndexDir {
     #[arg(long, conflicts_with = "embedder")]
     pub no_vectors: bool,
     /// Who makes the vectors, now and in later refreshes: static (a token table made from MiniLM, the default), minilm
-    /// (slower, better at prose), a decoder by its .gguf file or by its name in the store (slower still: a piece or so a
-    /// second), or the URL of an embeddings server such as http://127.0.0.1:8080/v1#model
+    /// (slower, better at prose), a BERT or Qwen2 model by its .gguf file or by its name in the store (a decoder is slower
+    /// still: a piece or so a second), or the URL of an embeddings server such as http://127.0.0.1:8080/v1#model
     #[arg(long, value_name = "NAME|FILE|URL")]
     pub embedder: Option<Choice>,
 }

@@ -1,5 +1,5 @@
-//! Who makes the vectors of an index? The token table, MiniLM, a decoder out of a GGUF file, or a server that was named;
-//! each behind the index's trait.
+//! Who makes the vectors of an index? The token table, MiniLM, the model in a GGUF file, or a server that was named; each
+//! behind the index's trait.
 
 use crate::exit::{Exit, Fatal};
 use crate::http_embedder::HttpEmbedder;
@@ -14,8 +14,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 /// In the directory of an index: the choice that was made for it.
 const CHOICE_FILE: &str = "embedder";
-/// Texts that a decoder is given at a time: some seconds, as long as a cancel may take.
-const DECODER_TEXTS_MAX: usize = 4;
+/// Texts that the model of a GGUF file is given at a time: a decoder takes some seconds for them, as long as a cancel may take.
+const GGUF_TEXTS_MAX: usize = 4;
 const CHOICES: &str = "give static, minilm, the path of a .gguf file, the name of a model in the store (`cloister models list` \
                        shows them), or the URL of an embeddings server such as http://127.0.0.1:8080/v1";
 
@@ -88,8 +88,8 @@ impl Choice {
                 let embedder = HttpEmbedder::connect(url).map_err(|error| Fatal::missing(error, hint))?;
                 return Ok(Some(Arc::new(embedder)));
             }
-            Self::Gguf(path) => return Ok(Some(Arc::new(Decoder::load(path, None)?))),
-            Self::Stored(name) => return Ok(Some(Arc::new(Decoder::stored(&state.store()?, name)?))),
+            Self::Gguf(path) => return Ok(Some(Arc::new(Gguf::load(path, None)?))),
+            Self::Stored(name) => return Ok(Some(Arc::new(Gguf::stored(&state.store()?, name)?))),
             Self::Static | Self::MiniLm => {}
         }
         let store = state.store()?;
@@ -135,13 +135,13 @@ impl index::Embedder for MiniLm {
     }
 }
 
-/// A decoder out of a GGUF file, run as the chat model is.
-struct Decoder {
+/// The decoder or the encoder in a GGUF file.
+struct Gguf {
     embedder: inference::GgufEmbedder,
     name: String,
 }
 
-impl Decoder {
+impl Gguf {
     /// Loads the file at `path`. Its name is made of its digest, so that the same file has the same vectors wherever it
     /// lies and another in its place has others; `digest` where it is known already.
     fn load(path: &Path, digest: Option<Digest>) -> Result<Self, Fatal> {
@@ -172,7 +172,7 @@ impl Decoder {
     }
 }
 
-impl index::Embedder for Decoder {
+impl index::Embedder for Gguf {
     fn name(&self) -> &str {
         &self.name
     }
@@ -182,7 +182,7 @@ impl index::Embedder for Decoder {
     }
 
     fn texts_max(&self) -> usize {
-        DECODER_TEXTS_MAX
+        GGUF_TEXTS_MAX
     }
 
     fn embed(&self, texts: &[String]) -> Result<Vec<Vec<f32>>, index::EmbedError> {

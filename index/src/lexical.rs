@@ -1,10 +1,10 @@
 //! Which chunks hold these words? BM25 over tantivy; the only file that names it.
 //!
-//! One document per chunk, in four fields of words: the code, the prose in it (comments, doc strings), the name of
-//! the definition, the path. No text is stored, and no positions: a phrase is a matter for the trigram lane, and
-//! positions alone would be half of the lane's room. The commit bears the generation of the index as its payload, so
-//! that a commit that the manifest does not know of is seen. A damaged file can make tantivy panic; every read is
-//! fenced so that the caller gets an error instead.
+//! One document per chunk, in four fields of words: the code, the prose in it (comments, doc strings), the name of the
+//! definition, the path. No text is stored, and no positions: a phrase is a matter for the trigram lane
+//! (docs/decisions/11). The commit bears the generation of the index as its payload, so that a commit that the manifest
+//! does not know of is seen. A damaged file can make tantivy panic; every read is fenced so that the caller gets an
+//! error instead.
 
 use std::collections::hash_map::Entry;
 use std::panic::{AssertUnwindSafe, catch_unwind};

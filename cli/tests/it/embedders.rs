@@ -122,6 +122,7 @@ fn an_embedder_that_there_is_not_is_refused_with_what_there_is_and_is_not_kept()
         (file("zip.gguf", b"PK\x03\x04 a zip file"), 3, ["is not a GGUF file", "static, minilm"]),
         (file("nomic.gguf", &header("nomic-bert")), 3, ["\"nomic-bert\" is not known", "give that server's URL"]),
         (file("vocabulary.gguf", &header("qwen2")), 3, ["holds a vocabulary and no weights", "the file that holds"]),
+        (file("encoder.gguf", &header("bert")), 3, ["holds a vocabulary and no weights", "the file that holds"]),
     ] {
         let told = home.cloister(&["index", home.repo().to_str().expect("UTF-8"), "--embedder", &name]);
         assert!(told.code == code && words.iter().all(|word| told.err.contains(word)), "{name}: {told:?}");

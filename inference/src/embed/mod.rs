@@ -4,23 +4,25 @@
 //! real tokens, then length 1, so that a dot product is the cosine. Texts are cut to [`TOKENS_MAX`] tokens.
 
 mod distil;
+mod gguf_decoder;
 mod gguf_embedder;
+mod gguf_encoder;
+mod pooling;
 mod principal;
 mod static_embedder;
 mod table;
 mod wordpiece;
 
-pub use gguf_embedder::{DECODER_TOKENS_MAX, GgufEmbedder};
+pub use gguf_embedder::{GGUF_TOKENS_MAX, GgufEmbedder};
 pub use static_embedder::{StaticEmbedder, StaticError};
 
 use crate::model::SentenceEncoder;
+use pooling::Pooling;
 use std::path::{Path, PathBuf};
 use tokenizers::{Tokenizer, TruncationParams};
 
 /// Tokens of a text that count; all-MiniLM-L6-v2 was trained with this many.
 pub const TOKENS_MAX: usize = 256;
-/// Tokens in one forward call, padding included.
-const BATCH_TOKENS_MAX: usize = 4096;
 /// Bytes of a text that are looked at; 256 tokens are never more.
 const TEXT_BYTES_MAX: usize = 16 << 10;
 const FILE_BYTES_MAX: u64 = 4 << 30;
@@ -90,38 +92,7 @@ impl Embedder {
             Ok(encoding.get_ids().to_vec())
         };
         let ids = texts.iter().map(encode).collect::<Result<Vec<_>, EmbedError>>()?;
-        // Texts of similar length share a batch, so that little of it is padding.
-        let mut order: Vec<usize> = (0..texts.len()).collect();
-        order.sort_by_key(|&i| ids[i].len());
-        let mut vectors = vec![Vec::new(); texts.len()];
-        let mut rest = order.as_slice();
-        while !rest.is_empty() {
-            let fits = |n: &usize| n * ids[rest[n - 1]].len() <= BATCH_TOKENS_MAX;
-            let size = (1..=rest.len()).take_while(fits).last().unwrap_or(1);
-            let (batch, later) = rest.split_at(size);
-            rest = later;
-            let rows: Vec<&[u32]> = batch.iter().map(|&i| ids[i].as_slice()).collect();
-            let embedded = self.embed_batch(&rows).map_err(|error| failed(error.to_string()))?;
-            for (&i, vector) in batch.iter().zip(embedded) {
-                vectors[i] = vector;
-            }
-        }
-        Ok(vectors)
-    }
-
-    fn embed_batch(&self, rows: &[&[u32]]) -> Result<Vec<Vec<f32>>, crate::model::ForwardError> {
-        let length = rows.iter().map(|row| row.len()).max().unwrap_or(0).max(1);
-        let (mut ids, mut mask) = (Vec::new(), Vec::new());
-        for row in rows {
-            ids.extend(row.iter().copied().chain(std::iter::repeat(0)).take(length));
-            mask.extend((0..length).map(|i| u32::from(i < row.len())));
-        }
-        let hidden = self.encoder.forward(ids, mask, rows.len())?;
-        let states = hidden.chunks(length * self.dimension());
-        let width = self.dimension();
-        let sums = rows.iter().zip(states).map(|(row, states)| sum(&states[..row.len() * width], width));
-        // The number of tokens cancels out.
-        Ok(sums.map(unit).collect())
+        Pooling::Mean.embed(&self.encoder, &ids).map_err(|error| failed(error.to_string()))
     }
 
     /// All tokens of the vocabulary, in the order of their numbers; an empty text where a number has none.

@@ -10,14 +10,13 @@ use unicode_normalization_alignments::UnicodeNormalization;
 
 /// A longer word is unknown as a whole.
 const WORD_CHARS_MAX: usize = 100;
-const UNKNOWN: &str = "[UNK]";
+pub(crate) const UNKNOWN: &str = "[UNK]";
 const INSIDE_PREFIX: &str = "##";
 
 /// What happens to `parseHttpHeader`?
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Names {
     /// One word, as in the texts that the model was trained on.
-    #[cfg_attr(not(test), allow(dead_code))]
     Whole,
     /// `parse http header`.
     Split,

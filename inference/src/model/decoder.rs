@@ -56,7 +56,7 @@ impl Model {
         model.output = match header.tensors.contains_key("output.weight") {
             true => {
                 let (vocabulary, hidden) = (model.shape.vocabulary, model.shape.hidden);
-                Output::Own(Linear::load(header, &mut open(header)?, "output.weight", vocabulary, hidden)?)
+                Output::Own(Linear::load(header, &mut header.open()?, "output.weight", vocabulary, hidden)?)
             }
             false => Output::Tied,
         };
@@ -67,7 +67,7 @@ impl Model {
     /// fifth or more of the weights. [`Model::logits`] is not legal then.
     pub fn load_for_states(header: &Header) -> Result<Model, LoadError> {
         let shape = ModelShape::read(header)?;
-        let file = &mut open(header)?;
+        let file = &mut header.open()?;
         let embedding = Linear::load(header, file, "token_embd.weight", shape.vocabulary, shape.hidden)?;
         let norm = load_vector(header, file, "output_norm.weight", shape.hidden)?;
         let layers = (0..shape.layers).map(|i| Layer::load(header, file, &shape, i)).collect::<Result<Vec<_>, _>>()?;
@@ -252,10 +252,6 @@ impl Layer {
             down,
         })
     }
-}
-
-fn open(header: &Header) -> Result<File, LoadError> {
-    File::open(&header.path).map_err(|source| LoadError::Unreadable { path: header.path.clone(), source })
 }
 
 fn quantization(header: &Header) -> String {

@@ -250,6 +250,11 @@ impl Header {
         Ok(info)
     }
 
+    /// The file itself, to read weights from.
+    pub(super) fn open(&self) -> Result<File, LoadError> {
+        File::open(&self.path).map_err(|source| LoadError::Unreadable { path: self.path.clone(), source })
+    }
+
     /// Reads the bytes of one tensor of this header from `file`, which must be the same file.
     pub(super) fn tensor_bytes(&self, file: &mut File, info: &TensorInfo) -> Result<Vec<u8>, LoadError> {
         let unreadable = |source| LoadError::Unreadable { path: self.path.clone(), source };
@@ -259,7 +264,7 @@ impl Header {
         Ok(bytes)
     }
 
-    pub(super) fn corrupted(&self, reason: String) -> LoadError {
+    pub(crate) fn corrupted(&self, reason: String) -> LoadError {
         LoadError::Corrupted { path: self.path.clone(), reason }
     }
 

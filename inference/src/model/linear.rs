@@ -142,7 +142,8 @@ pub(super) fn load_vector(header: &Header, file: &mut File, name: &str, length: 
     numbers.map_err(|error| header.corrupted(format!("{name}: {error}")))
 }
 
-fn load_tensor(header: &Header, file: &mut File, name: &str, shape: &[usize]) -> Result<QTensor, LoadError> {
+/// Reads a tensor as it is stored.
+pub(super) fn load_tensor(header: &Header, file: &mut File, name: &str, shape: &[usize]) -> Result<QTensor, LoadError> {
     let info = header.tensor(name, shape)?;
     let bytes = header.tensor_bytes(file, info)?;
     let storage = QStorage::from_data(Cow::Borrowed(&bytes), &Device::Cpu, dtype(info.kind));

@@ -4,7 +4,7 @@ use crate::found;
 use crate::tiny::{HIDDEN, Tiny, VOCABULARY};
 use candle_core::Device;
 use candle_core::quantized::gguf_file::{Content, Value};
-use inference::embed::DECODER_TOKENS_MAX;
+use inference::embed::GGUF_TOKENS_MAX;
 use inference::kv::{Arena, BLOCK_TOKENS, PrefixCache};
 use inference::model::{ForwardError, Header, Model};
 use inference::{GgufEmbedder, LoadError, Special, Tokenizer};
@@ -92,9 +92,9 @@ fn a_text_is_its_last_token_where_the_file_says_so_and_ends_as_the_file_wants() 
     tokens.push(END);
     assert_same_direction(&embed(&embedder, text), final_states(&tiny.path(), &tokens).last().unwrap());
     // What is cut ends the same way.
-    let long = "xyz ".repeat(DECODER_TOKENS_MAX);
+    let long = "xyz ".repeat(GGUF_TOKENS_MAX);
     let mut tokens = Tokenizer::open(&tiny.path()).unwrap().encode(&long, Special::Forbid);
-    tokens.truncate(DECODER_TOKENS_MAX - 1);
+    tokens.truncate(GGUF_TOKENS_MAX - 1);
     tokens.push(END);
     assert_same_direction(&embed(&embedder, &long), final_states(&tiny.path(), &tokens).last().unwrap());
 }
@@ -103,7 +103,7 @@ fn a_text_is_its_last_token_where_the_file_says_so_and_ends_as_the_file_wants() 
 fn what_a_text_has_beyond_the_tokens_that_count_changes_nothing() {
     let embedder = GgufEmbedder::load(&Tiny::new().path()).unwrap();
     // No two of these bytes are merged: a token each.
-    let full = "x".repeat(DECODER_TOKENS_MAX);
+    let full = "x".repeat(GGUF_TOKENS_MAX);
     assert_eq!(embed(&embedder, &full), embed(&embedder, &format!("{full}yz")));
     assert_ne!(embed(&embedder, &full), embed(&embedder, &format!("y{full}")));
     let short = with_keys(&[("qwen2.context_length", Value::U32(8))]);
@@ -147,7 +147,11 @@ fn what_cannot_be_embedded_with_is_refused_by_name() {
     let vocabulary = refused(&Tiny::with(|_, tensors| tensors.clear()).path());
     assert!(matches!(vocabulary, LoadError::VocabularyOnly { .. }), "{vocabulary}");
     for (key, value, word) in [
-        ("general.architecture", Value::String("nomic-bert".into()), "\"nomic-bert\" is not known; known are: qwen2"),
+        (
+            "general.architecture",
+            Value::String("nomic-bert".into()),
+            "\"nomic-bert\" is not known; known are: bert, qwen2",
+        ),
         ("qwen2.pooling_type", Value::U32(2), "first token"),
         ("qwen2.pooling_type", Value::U32(4), "scores of pairs"),
         ("qwen2.pooling_type", Value::String("mean".into()), "unknown type"),
