@@ -1,3 +1,8 @@
-//! Is it true? The workloads behind the numbers in SPEC.md; each is a binary of this crate.
+//! Is it true? The workloads behind the numbers in SPEC.md.
 //!
-//! - `tasks`: how many real programs with one bug does `cloister run` repair, and at which cost?
+//! - `tasks`, a binary: how many real programs with one bug does `cloister run` repair, and at which cost?
+//! - [`serve`]: how fast is a model server at what an agent does? `cloister bench serve`.
+//! - [`table`]: how what was measured is shown.
+
+pub mod serve;
+pub mod table;

@@ -3,8 +3,8 @@
 use super::cases::{Case, Repositories, Set, Source, is_same};
 use super::metrics::{Scores, mean, ranks, score, score_of};
 use super::mine::Mine;
-use super::table::Table;
 use anyhow::{Context, Result};
+use benches::table::Table;
 use index::{Embedder, Index, Query};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;

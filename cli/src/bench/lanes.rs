@@ -7,8 +7,8 @@
 use super::answers::{ask_history, files, indexed};
 use super::metrics::{Scores, mean, score_of};
 use super::mine::Mine;
-use super::table::Table;
 use anyhow::Result;
+use benches::table::Table;
 use index::{Embedder, Index, Query, Weights};
 use serde_json::json;
 use std::collections::BTreeMap;

@@ -1,8 +1,8 @@
-//! Is the index as good and as fast as it should be? `cloister bench index` and `cloister index report`.
+//! Are the index and the model server as good and as fast as they should be? `cloister bench`, and `cloister index report`.
 //!
 //! - `cases`, `mine`, `git`: what is asked. `answers`, `metrics`: what comes back and what it is worth.
 //! - `size`, `shadow`, `sample`, `latency`: what a large tree costs. `peers`, `process`: what the others do.
-//! - `lanes`: which way of finding serves a repository. `table`: how all of it is shown.
+//! - `lanes`: which way of finding serves a repository. `serve`: model servers, by the crate `benches`.
 
 mod answers;
 mod cases;
@@ -14,22 +14,22 @@ mod mine;
 mod peers;
 mod process;
 mod sample;
+mod serve;
 mod shadow;
 mod size;
-mod table;
 
 use crate::args::{Bench, BenchBuild, BenchIndex, IndexReport};
 use crate::embedder::Choice;
 use crate::exit::{Exit, Fatal};
 use crate::state::{State, cancel_on_ctrl_c, repository};
 use anyhow::{Context, Result};
+use benches::table::Table;
 use cases::{Repositories, Set};
 pub use peers::Peer;
 use peers::Semble;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use table::Table;
 use tempfile::TempDir;
 
 const HINT: &str = "`cloister bench index --help` tells what is needed";
@@ -38,6 +38,7 @@ const HINT: &str = "`cloister bench index --help` tells what is needed";
 pub fn bench(command: Bench) -> Result<Exit, Fatal> {
     match command {
         Bench::Index(args) => index(args),
+        Bench::Serve(args) => serve::serve(&args),
         Bench::Build(args) => build(args),
     }
 }

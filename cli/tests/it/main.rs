@@ -2,6 +2,7 @@
 
 mod audit;
 mod bad_input;
+mod bench_serve;
 mod crash;
 mod embedders;
 mod home;
