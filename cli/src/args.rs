@@ -3,8 +3,12 @@
 use crate::bench::Peer;
 use crate::embedder::Choice;
 use agent::gate::Mode;
+use benches::serve::{arms::Arm, speed::Measure};
 use clap::{Args, Parser, Subcommand};
 use std::path::PathBuf;
+
+/// Room for about 74,000 tokens of the default model.
+pub const KV_DISK_MIB: u64 = 2_048;
 
 const ABOUT: &str = "A coding agent that needs nothing from outside the building";
 
@@ -83,6 +87,9 @@ pub struct Run {
     /// Use a model behind an OpenAI-compatible server, for example http://127.0.0.1:8080/v1
     #[arg(long, value_name = "URL")]
     pub url: Option<String>,
+    /// Keep computed prompts on disk for the next start, in at most so many MiB; 0 keeps none
+    #[arg(long, value_name = "MIB", default_value_t = KV_DISK_MIB)]
+    pub kv_disk: u64,
     /// The policy of the gate, instead of the built-in one
     #[arg(long, value_name = "FILE")]
     pub policy: Option<PathBuf>,
@@ -121,6 +128,13 @@ pub struct Serve {
     /// Address and port; only loopback addresses are accepted
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8137")]
     pub listen: std::net::SocketAddr,
+    /// Leave as clients send it what would cost the cached prompt: billing-header (a line at the head of the system prompt that
+    /// changes), tool-order, clock (the time behind today's date)
+    #[arg(long, value_name = "RULE", value_delimiter = ',')]
+    pub as_sent: Vec<inference::api::steady::Rule>,
+    /// Keep computed prompts on disk for the next start, in at most so many MiB; 0 keeps none
+    #[arg(long, value_name = "MIB", default_value_t = KV_DISK_MIB)]
+    pub kv_disk: u64,
 }
 
 /// `cloister index`
@@ -207,6 +221,8 @@ pub struct IndexReport {
 pub enum Bench {
     /// The index: right answers, speed, size, memory, beside other programs in the same run
     Index(BenchIndex),
+    /// Model servers: how fast they are at what an agent does, beside one another in the same run
+    Serve(BenchServe),
     /// One cold build, in a process of its own so that its memory is told apart
     #[command(hide = true)]
     Build(BenchBuild),
@@ -248,6 +264,39 @@ pub struct BenchIndex {
     /// Tell every case
     #[arg(long)]
     pub each: bool,
+    /// Print JSON, one table a line
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// `cloister bench serve`
+#[derive(Debug, Args)]
+pub struct BenchServe {
+    /// A server with OpenAI's chat completions; asked in turns with the others
+    #[arg(long, value_name = "NAME=URL[#MODEL]", required = true)]
+    pub server: Vec<String>,
+    /// Single numbers: prefill:TOKENS, decode:TOKENS, cached:TOKENS, rewrite
+    #[arg(long, value_name = "WHAT", value_delimiter = ',')]
+    pub measure: Vec<Measure>,
+    /// An agent's conversation: off (nothing cached may be used), one, two (agents in turns), fork (four children), restart,
+    /// head (the client changes the first line each turn)
+    #[arg(long, value_name = "NAME", value_delimiter = ',')]
+    pub arm: Vec<Arm>,
+    /// How often each number is measured
+    #[arg(long, value_name = "COUNT", default_value_t = 5)]
+    pub repeats: usize,
+    /// Turns of the conversation
+    #[arg(long, value_name = "COUNT", default_value_t = 30)]
+    pub turns: usize,
+    /// All lengths of the conversation times this, for a quick look
+    #[arg(long, value_name = "FACTOR", default_value_t = 1.0)]
+    pub scale: f64,
+    /// The command that starts a server again, for the arm restart
+    #[arg(long, value_name = "NAME=COMMAND")]
+    pub restart: Vec<String>,
+    /// Write the steps as JSON lines and a plot for each arm here
+    #[arg(long, value_name = "DIR")]
+    pub out: Option<PathBuf>,
     /// Print JSON, one table a line
     #[arg(long)]
     pub json: bool,

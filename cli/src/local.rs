@@ -1,21 +1,38 @@
 //! Who speaks? The engine in this process behind the agent's [`Model`] trait.
 
 use crate::exit::Fatal;
+use crate::state::State;
 use agent::Model;
 use agent::model::{Flow, ModelError, Reply, Request, Usage};
+use inference::kv::DiskCache;
 use inference::{Engine, EngineSettings, Event, FinishReason, GenerateRequest, Sampling, Special, SubmitError};
-use models::Weights;
+use models::{Digest, Weights};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
-/// Loads a chat model.
-pub fn load(weights: &Weights) -> Result<Engine, Fatal> {
+/// Loads a chat model; what it computes outlives the process in at most `disk_mib` MiB.
+pub fn load(state: &State, weights: &Weights, disk_mib: u64) -> Result<Engine, Fatal> {
     let Some(gguf) = weights.gguf() else {
         let error = anyhow::anyhow!("`{}` has no .gguf file", weights.name);
         return Err(Fatal::missing(error, "name a chat model; `cloister models list` shows them"));
     };
     let hint = format!("`cloister models verify {}` says whether the file is whole", weights.name);
-    Engine::load(&gguf.path, EngineSettings::default()).map_err(|error| Fatal::missing(error, hint))
+    let disk = disk(state, gguf, disk_mib)?;
+    Engine::load_over(&gguf.path, EngineSettings::default(), disk).map_err(|error| Fatal::missing(error, hint))
+}
+
+fn disk(state: &State, gguf: &models::WeightFile, disk_mib: u64) -> Result<Option<DiskCache>, Fatal> {
+    if disk_mib == 0 {
+        return Ok(None);
+    }
+    let path = state.kv();
+    // Of a file outside of the store nobody has said what it hashes to.
+    let digest = gguf.sha256.map_or_else(|| Digest::of_file(&gguf.path), Ok);
+    let digest = digest.map_err(|error| Fatal::missing(error, format!("{} must be readable", gguf.path.display())))?;
+    let log = Box::new(|line: &str| eprintln!("note: {line}"));
+    let opened = DiskCache::open(&path, disk_mib.saturating_mul(1 << 20), &digest.to_string(), log);
+    let hint = || format!("{} must be writable; --kv-disk 0 keeps nothing there", path.display());
+    opened.map(Some).map_err(|error| Fatal::missing(error, hint()))
 }
 
 /// The engine in this process.

@@ -102,7 +102,7 @@ impl Job {
         hooks.facts = facts(state, &id);
         tell_inert(&hooks);
         let model_sha256 = weights.as_ref().and_then(|weights| weights.gguf()?.sha256);
-        let mut model = self.model(weights)?;
+        let mut model = self.model(&state, weights)?;
         let (code, indexed) = IndexedCode::open(state, &repo, vectors_wanted(state, &repo, &boxed)?, cancel)?;
         let made_of = json!({
             "model_sha256": model_sha256.map(|digest| digest.to_string()),
@@ -188,14 +188,14 @@ impl Job {
         here.then(|| weights::resolve(&state.store()?, self.args.model.as_deref(), Role::Chat)).transpose()
     }
 
-    fn model(&self, weights: Option<Weights>) -> Result<Box<dyn Model>, Fatal> {
+    fn model(&self, state: &State, weights: Option<Weights>) -> Result<Box<dyn Model>, Fatal> {
         if let Some(url) = &self.args.url {
             let hint = "start the server, or leave --url out to use the model on this host";
             let name = HttpModel::first_model(url).map_err(|error| Fatal::missing(error, hint))?;
             return Ok(Box::new(HttpModel::new(url, &name, HTTP_CONTEXT_TOKENS)));
         }
         let weights = weights.ok_or_else(|| anyhow::anyhow!("neither a model nor a URL is given"))?;
-        Ok(Box::new(LocalModel { engine: local::load(&weights)?, name: weights.name }))
+        Ok(Box::new(LocalModel { engine: local::load(state, &weights, self.args.kv_disk)?, name: weights.name }))
     }
 
     /// The first record. `made_of`: digests of what decides how the session goes.

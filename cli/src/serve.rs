@@ -19,10 +19,11 @@ pub fn serve(args: Serve) -> Result<Exit, Fatal> {
     let weights = weights::resolve(&state.store()?, args.model.as_deref(), Role::Chat)?;
     let stop = cancel_on_ctrl_c()?;
     eprintln!("loading {}", weights.name);
-    let engine = local::load(&weights)?;
+    let engine = local::load(&state, &weights, args.kv_disk)?;
     let backend = api::Served { name: weights.name.clone(), engine };
     let name = weights.name.clone();
+    let limits = api::Limits { steady: api::steady::Rules::without(&args.as_sent), ..api::Limits::default() };
     let ready = move |address| eprintln!("serving {name} on http://{address}/v1; Ctrl-C stops");
-    api::serve_blocking(args.listen, backend, stop, ready).map_err(|error| Fatal::missing(error, hint))?;
+    api::serve_blocking(args.listen, backend, limits, stop, ready).map_err(|error| Fatal::missing(error, hint))?;
     Ok(Exit::Done)
 }

@@ -1,6 +1,6 @@
 //! What happened in the past? Sessions are read from their logs and from nothing else.
 
-use crate::args::{Run, Sessions, YesOrNo};
+use crate::args::{KV_DISK_MIB, Run, Sessions, YesOrNo};
 use crate::exit::{Exit, Fatal};
 use crate::run::{Job, directory};
 use crate::show;
@@ -97,6 +97,7 @@ fn resume(state: &State, id: &str, apply: bool, park: bool, seconds: u64) -> Res
         json: false,
         model: header["named_model"].as_str().map(str::to_owned),
         url: header["url"].as_str().map(str::to_owned),
+        kv_disk: KV_DISK_MIB,
         policy: path("policy"),
         verify: path("verify"),
         mode: serde_json::from_value(header["mode"].clone()).unwrap_or_default(),

@@ -36,6 +36,11 @@ impl State {
         self.home.join("journals")
     }
 
+    /// Where computed prompts are kept.
+    pub fn kv(&self) -> PathBuf {
+        self.home.join("kv")
+    }
+
     /// Where session logs are.
     pub fn sessions(&self) -> PathBuf {
         self.home.join("sessions")

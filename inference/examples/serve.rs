@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use inference::api::{Served, Slot, serve_blocking};
+use inference::api::{Limits, Served, Slot, serve_blocking};
 use inference::{Engine, EngineSettings};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -19,6 +19,6 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         place.fill(loaded.map(|engine| Served { name, engine }).map_err(|error| error.to_string()));
     });
     let never = Arc::new(AtomicBool::new(false));
-    serve_blocking(address, slot, never, |address| eprintln!("listening on http://{address}"))?;
+    serve_blocking(address, slot, Limits::default(), never, |address| eprintln!("listening on http://{address}"))?;
     Ok(())
 }

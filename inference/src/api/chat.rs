@@ -61,15 +61,25 @@ impl<B: Backend> Turn<B> {
     /// The engine's next word. An engine that falls silent without a last word has failed.
     async fn next(&mut self) -> Result<Event, ApiError> {
         let event = self.server.bounded(self.deadline, self.events.next()).await?;
+        if let Some(Event::Done(finish)) = &event {
+            self.server.metrics.done(&finish.reason, &finish.usage);
+        }
         event.ok_or_else(|| ApiError::internal("the engine ended without finishing the answer"))
+    }
+}
+
+impl<B> Drop for Turn<B> {
+    fn drop(&mut self) {
+        self.server.metrics.leave();
     }
 }
 
 async fn begin<B: Backend>(server: &Server<B>, request: Request, deadline: Instant) -> Result<Turn<B>, ApiError> {
     let backend = server.backend()?.clone();
     let body = body(server, request).await?;
-    let chat = ChatRequest::parse(&body, random())?;
+    let mut chat = ChatRequest::parse(&body, random())?;
     drop(body);
+    let steadied = server.limits.steady.apply(&mut chat.messages, &mut chat.tools);
     if chat.model != backend.model_id() {
         return Err(ApiError::model_not_found(&chat.model, backend.model_id()));
     }
@@ -83,14 +93,15 @@ async fn begin<B: Backend>(server: &Server<B>, request: Request, deadline: Insta
         sampling: chat.sampling,
         tokens_max: chat.tokens_max.map_or(room_tokens, |tokens| tokens.min(room_tokens)),
         stop: chat.stop,
-        cache: true,
+        cache: chat.cache,
     })?;
+    server.metrics.begin();
     Ok(Turn {
         server: server.clone(),
         deadline,
         events,
         splitter: Splitter::new(chat.tool_names),
-        reply: Reply::new(&chat.model, chat.include_usage),
+        reply: Reply::new(&chat.model, chat.include_usage, steadied),
         stream: chat.stream,
     })
 }

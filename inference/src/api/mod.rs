@@ -1,14 +1,16 @@
 //! How does a program speak to the engine over HTTP?
 //!
-//! OpenAI's chat completions and three things around them, and nothing else:
+//! OpenAI's chat completions and four things around them, and nothing else:
 //!
 //! | | |
 //! |---|---|
 //! | `POST /v1/chat/completions` | streaming and not, with tools |
 //! | `GET /v1/models` | the one model that is loaded |
+//! | `GET /metrics` | counts in tokens, for Prometheus |
 //! | `GET /health` | 200 when ready, 503 while loading or when that failed, with the reason |
 //!
-//! Ours alone are `usage.cloister` and `top_k`. What a request leaves open about sampling is what suits the Qwen2.5
+//! Ours alone are `usage.cloister` and `top_k`; `cache_prompt` is llama.cpp's. [`steady`] takes out of a request what would cost the cache
+//! and says nothing to the model. What a request leaves open about sampling is what suits the Qwen2.5
 //! family. It listens on loopback only and checks the Host header ([`guard`]); whoever can reach the address may use
 //! it. Read on in [`chat`] for the life of one request, in [`toolcall`] for how calls are found in what a model writes.
 
@@ -16,17 +18,20 @@ mod chat;
 mod error;
 mod fields;
 mod guard;
+mod metrics;
 mod reply;
 mod request;
 mod serve;
 mod served;
 mod state;
+pub mod steady;
 pub mod toolcall;
 
 #[cfg(test)]
 mod tests;
 
 use axum::extract::{DefaultBodyLimit, Request, State};
+use axum::http::header;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router, middleware};
@@ -70,6 +75,7 @@ fn routes<B: Backend>(server: Server<B>) -> Router {
         .route("/v1/chat/completions", post(chat::completions::<B>))
         .route("/v1/models", get(models::<B>))
         .route("/health", get(health::<B>))
+        .route("/metrics", get(metrics::<B>))
         .fallback(async |request: Request| ApiError::no_such_url(request.method().as_str(), request.uri().path()))
         .method_not_allowed_fallback(async |request: Request| {
             ApiError::method_not_allowed(request.method().as_str(), request.uri().path())
@@ -88,6 +94,11 @@ async fn models<B: Backend>(State(server): State<Server<B>>) -> Result<Json<Valu
         "owned_by": "cloister",
         "cloister": {"context_tokens": backend.context_tokens()},
     }]})))
+}
+
+async fn metrics<B: Backend>(State(server): State<Server<B>>) -> Result<Response, ApiError> {
+    let text = server.metrics.text(server.slot.get()?.model_id());
+    Ok(([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], text).into_response())
 }
 
 async fn health<B: Backend>(State(server): State<Server<B>>) -> Response {

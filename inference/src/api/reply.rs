@@ -1,7 +1,8 @@
 //! How does an answer look on the wire?
 //!
 //! The objects of OpenAI's chat completions, whole and in chunks. Ours alone is `usage.cloister`: the tokens that were
-//! really computed, the seconds they took, and where the prompt left the longest prefix that was cached.
+//! really computed, those read from the disk, the seconds they took, where the
+//! prompt left the longest prefix that was cached, and which rules of [`steady`](super::steady) changed the request.
 
 use std::hash::{BuildHasher, RandomState};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -19,12 +20,14 @@ pub(super) struct Reply {
     model: String,
     /// Chunks then carry `usage: null`, and the last one the numbers.
     include_usage: bool,
+    /// The rules that changed something in the request.
+    steadied: Vec<&'static str>,
 }
 
 impl Reply {
-    pub fn new(model: &str, include_usage: bool) -> Self {
+    pub fn new(model: &str, include_usage: bool, steadied: Vec<&'static str>) -> Self {
         let created = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
-        Self { id: format!("chatcmpl-{:016x}", random()), created, model: model.to_owned(), include_usage }
+        Self { id: format!("chatcmpl-{:016x}", random()), created, model: model.to_owned(), include_usage, steadied }
     }
 
     /// The whole answer at once.
@@ -42,7 +45,7 @@ impl Reply {
             "created": self.created,
             "model": self.model,
             "choices": [{"index": 0, "message": message, "logprobs": null, "finish_reason": finish}],
-            "usage": usage_json(usage),
+            "usage": self.usage_json(usage),
         })
     }
 
@@ -73,8 +76,25 @@ impl Reply {
         self.include_usage.then(|| {
             let mut chunk = self.chunk(Value::Null, None);
             chunk["choices"] = json!([]);
-            chunk["usage"] = usage_json(usage);
+            chunk["usage"] = self.usage_json(usage);
             chunk
+        })
+    }
+
+    fn usage_json(&self, usage: &Usage) -> Value {
+        json!({
+            "prompt_tokens": usage.prompt_tokens,
+            "completion_tokens": usage.generated_tokens,
+            "total_tokens": usage.prompt_tokens + usage.generated_tokens,
+            "prompt_tokens_details": {"cached_tokens": usage.cached_tokens},
+            "cloister": {
+                "computed_tokens": usage.computed_tokens,
+                "disk_tokens": usage.disk_tokens,
+                "prefill_seconds": usage.prefill_seconds,
+                "decode_seconds": usage.decode_seconds,
+                "diverged_at": usage.diverged_at,
+                "steadied": self.steadied,
+            },
         })
     }
 
@@ -116,20 +136,5 @@ fn call(call: &ToolCall) -> Value {
         "id": format!("call_{:016x}", random()),
         "type": "function",
         "function": {"name": call.name, "arguments": arguments},
-    })
-}
-
-fn usage_json(usage: &Usage) -> Value {
-    json!({
-        "prompt_tokens": usage.prompt_tokens,
-        "completion_tokens": usage.generated_tokens,
-        "total_tokens": usage.prompt_tokens + usage.generated_tokens,
-        "prompt_tokens_details": {"cached_tokens": usage.cached_tokens},
-        "cloister": {
-            "computed_tokens": usage.computed_tokens,
-            "prefill_seconds": usage.prefill_seconds,
-            "decode_seconds": usage.decode_seconds,
-            "diverged_at": usage.diverged_at,
-        },
     })
 }

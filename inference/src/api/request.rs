@@ -30,6 +30,8 @@ pub(super) struct ChatRequest {
     pub stop: Vec<String>,
     pub stream: bool,
     pub include_usage: bool,
+    /// Whether what is cached may be used, and what is computed kept: `cache_prompt`, as with llama.cpp's server.
+    pub cache: bool,
 }
 
 impl ChatRequest {
@@ -63,6 +65,7 @@ impl ChatRequest {
                 Some(options) => options.boolean("include_usage")?.unwrap_or(false),
                 None => false,
             },
+            cache: fields.boolean("cache_prompt")?.unwrap_or(true),
         })
     }
 }

@@ -93,15 +93,16 @@ pub async fn serve_on<B: Backend>(
     }
 }
 
-/// [`serve`] for a program without an async runtime: blocks until `stop` turns true. `on_ready` is called once with
+/// [`serve_on`] for a program without an async runtime: blocks until `stop` turns true. `on_ready` is called once with
 /// the address, when connections are accepted.
 pub fn serve_blocking<B: Backend>(
     address: SocketAddr,
     backend: impl Into<Slot<B>>,
+    limits: Limits,
     stop: Arc<AtomicBool>,
     on_ready: impl FnOnce(SocketAddr),
 ) -> Result<(), ServeError> {
-    blocking(address, on_ready, async |listener| serve_on(listener, backend, Limits::default(), turned(stop)).await)
+    blocking(address, on_ready, async |listener| serve_on(listener, backend, limits, turned(stop)).await)
 }
 
 /// Serves routes of the caller like [`serve_blocking`]: on loopback, and only requests that are meant for this machine.

@@ -8,6 +8,8 @@ use tokio::time::Instant;
 
 use super::Backend;
 use super::error::ApiError;
+use super::metrics::Metrics;
+use super::steady::Rules;
 
 /// The place of an engine that may still be loading. The server answers from the first moment on: until
 /// [`Slot::fill`] is called, `/health` says that it loads.
@@ -45,7 +47,7 @@ impl<B: Backend> From<B> for Slot<B> {
     }
 }
 
-/// What a server allows at most.
+/// What a server allows at most, and what it does to requests.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Limits {
     /// The size of a request's body.
@@ -56,6 +58,8 @@ pub struct Limits {
     pub encoders_max: usize,
     /// After a stop is asked for: how long the answers under way may still take.
     pub drain_time_max: Duration,
+    /// What is taken out of requests because it would cost the cache and says nothing to the model.
+    pub steady: Rules,
 }
 
 impl Default for Limits {
@@ -65,6 +69,7 @@ impl Default for Limits {
             request_time_max: Duration::from_secs(1800),
             encoders_max: 2,
             drain_time_max: Duration::from_secs(5),
+            steady: Rules::default(),
         }
     }
 }
@@ -74,6 +79,7 @@ pub(super) struct Server<B> {
     pub slot: Slot<B>,
     pub limits: Limits,
     pub encoders: Arc<Semaphore>,
+    pub metrics: Arc<Metrics>,
     /// Turns true when answers under way must end now.
     pub cut: watch::Receiver<bool>,
 }
@@ -81,7 +87,7 @@ pub(super) struct Server<B> {
 impl<B: Backend> Server<B> {
     pub fn new(slot: Slot<B>, limits: Limits, cut: watch::Receiver<bool>) -> Self {
         let encoders = Arc::new(Semaphore::new(limits.encoders_max));
-        Self { slot, limits, encoders, cut }
+        Self { slot, limits, encoders, metrics: Arc::default(), cut }
     }
 
     /// The engine, if it is there and well.
@@ -115,6 +121,7 @@ impl<B> Clone for Server<B> {
             slot: self.slot.clone(),
             limits: self.limits.clone(),
             encoders: Arc::clone(&self.encoders),
+            metrics: Arc::clone(&self.metrics),
             cut: self.cut.clone(),
         }
     }

@@ -4,6 +4,7 @@
 //! queue and run one at a time, first come, first served (batching several is not built yet). Each accepted request
 //! ends in exactly one [`Event::Done`].
 
+mod keeper;
 mod request;
 mod sampler;
 mod stream;
@@ -12,9 +13,10 @@ mod worker;
 pub use request::{Canceller, Event, Finish, FinishReason, GenerateRequest, Generation, Sampling, SubmitError, Usage};
 
 use crate::chat::{Chat, Template};
-use crate::kv::{Arena, BLOCK_TOKENS, PrefixCache};
-use crate::model::{Header, LoadError, Model, threads};
+use crate::kv::{Arena, BLOCK_TOKENS, DiskCache, PrefixCache};
+use crate::model::{Header, LoadError, Model, ModelShape, threads};
 use crate::tokenizer::Tokenizer;
+use keeper::Keeper;
 use request::Job;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -96,13 +98,18 @@ impl Default for EngineSettings {
 impl Engine {
     /// Loads the GGUF file at `path` and starts the thread. Takes seconds for a file of a gigabyte.
     pub fn load(path: &Path, settings: EngineSettings) -> Result<Engine, LoadError> {
+        Engine::load_over(path, settings, None)
+    }
+
+    /// The same, and what is computed outlives the process in `disk`.
+    pub fn load_over(path: &Path, settings: EngineSettings, disk: Option<DiskCache>) -> Result<Engine, LoadError> {
         if let Some(asked) = settings.threads
             && asked != threads()
         {
             return Err(LoadError::Threads { asked, running: threads() });
         }
         let header = Header::read(path)?;
-        let shape = crate::model::ModelShape::read(&header)?;
+        let shape = ModelShape::read(&header)?;
         let template = template(&header, settings.template_normalised)?;
         let block_bytes = shape.kv().block_bytes();
         let context_wanted = settings.context_tokens_max.min(shape.context_tokens).max(BLOCK_TOKENS);
@@ -137,6 +144,10 @@ impl Engine {
             chunk_tokens: settings.chunk_tokens.max(1),
             blocks_max,
             stop: stop.clone(),
+            keeper: disk.map(|mut disk| {
+                disk.bind(&stored(&shape), block_bytes);
+                Keeper::new(disk)
+            }),
         };
         let thread = std::thread::Builder::new().name("engine".into()).spawn(move || worker.run(&jobs));
         let thread = Mutex::new(Some(thread.map_err(|source| LoadError::Thread { source })?));
@@ -183,6 +194,15 @@ impl Drop for Inner {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
     }
+}
+
+/// All that the KV of a token depends on besides the file and the tokens.
+fn stored(shape: &ModelShape) -> String {
+    let ModelShape { layers, kv_heads, head_dim, rope_base, norm_epsilon, .. } = shape;
+    let version = env!("CARGO_PKG_VERSION");
+    format!(
+        "{version} f16 {layers}x{kv_heads}x{head_dim} rope {rope_base} norm {norm_epsilon} blocks of {BLOCK_TOKENS}"
+    )
 }
 
 fn template(header: &Header, normalised: bool) -> Result<Template, LoadError> {

@@ -167,6 +167,8 @@ pub struct Usage {
     pub prompt_tokens: usize,
     /// Tokens of the prompt that were computed before.
     pub cached_tokens: usize,
+    /// Those of them that were read from the disk.
+    pub disk_tokens: usize,
     /// Tokens of the prompt that were computed for this request.
     pub computed_tokens: usize,
     /// Tokens chosen, the one that ended the turn included.

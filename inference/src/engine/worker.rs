@@ -2,8 +2,9 @@
 //!
 //! For each: hold what the cache knows of the prompt, compute the rest in chunks, then choose and compute one token at a
 //! time. The cancel flag is looked at before each forward call. Whatever was computed is given to the cache, however the
-//! request ended.
+//! request ended. Between requests, blocks are written to the disk.
 
+use super::keeper::Keeper;
 use super::request::{Event, FinishReason, GenerateRequest, Job, Usage};
 use super::sampler::Sampler;
 use super::stream::Stream;
@@ -13,8 +14,11 @@ use crate::model::{ForwardError, Model};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::Receiver;
-use std::time::Instant;
+use std::sync::mpsc::{Receiver, TryRecvError};
+use std::time::{Duration, Instant};
+
+/// What is not written to the disk when the last handle is gone may take so long.
+const LAST_WRITES_MAX: Duration = Duration::from_secs(2);
 
 /// Everything that the engine thread owns.
 pub(super) struct Worker {
@@ -26,6 +30,7 @@ pub(super) struct Worker {
     pub chunk_tokens: usize,
     pub blocks_max: usize,
     pub stop: Arc<AtomicBool>,
+    pub keeper: Option<Keeper>,
 }
 
 /// A request under way.
@@ -50,7 +55,7 @@ enum RunError {
 impl Worker {
     /// Serves requests until the last handle is gone or the engine is shut down; each is answered either way.
     pub fn run(mut self, jobs: &Receiver<Job>) {
-        while let Ok(job) = jobs.recv() {
+        while let Some(job) = self.next(jobs) {
             if self.cancelled(&job) {
                 let usage = Usage { prompt_tokens: job.request.prompt.len(), ..Usage::default() };
                 job.done(FinishReason::Cancelled, String::new(), usage);
@@ -60,6 +65,7 @@ impl Worker {
             if let Err(panic) = served {
                 // The books may be wrong now, and with them every cached block: begin with new ones.
                 self.cache = PrefixCache::new(self.blocks_max);
+                self.keeper.iter_mut().for_each(Keeper::forget);
                 let words = panic.downcast_ref::<String>().map(String::as_str);
                 let words = words.or(panic.downcast_ref::<&str>().copied()).unwrap_or("no message");
                 job.done(
@@ -71,6 +77,28 @@ impl Worker {
         }
     }
 
+    /// The next request; blocks are written until there is one.
+    fn next(&mut self, jobs: &Receiver<Job>) -> Option<Job> {
+        loop {
+            match jobs.try_recv() {
+                Ok(job) => return Some(job),
+                Err(TryRecvError::Disconnected) => break,
+                Err(TryRecvError::Empty) if self.write_one() => {}
+                Err(TryRecvError::Empty) => match jobs.recv() {
+                    Ok(job) => return Some(job),
+                    Err(_) => break,
+                },
+            }
+        }
+        let begun = Instant::now();
+        while begun.elapsed() < LAST_WRITES_MAX && self.write_one() {}
+        None
+    }
+
+    fn write_one(&mut self) -> bool {
+        self.keeper.as_mut().is_some_and(|keeper| keeper.write_one(&self.cache, &self.arena))
+    }
+
     fn serve(&mut self, job: &Job) {
         let mut run = self.start(job);
         let reason = match self.generate(&mut run) {
@@ -79,7 +107,10 @@ impl Worker {
         };
         let Run { lease, computed, mut stream, generated, usage, .. } = run;
         match job.request.cache {
-            true => self.cache.finish(lease, &computed),
+            true => {
+                self.cache.finish(lease, &computed);
+                self.keeper.iter_mut().for_each(|keeper| keeper.remember(&computed));
+            }
             false => self.cache.discard(lease),
         }
         stream.close();
@@ -92,12 +123,17 @@ impl Worker {
         let GenerateRequest { prompt, stop, cache, .. } = &job.request;
         let mut usage = Usage { prompt_tokens: prompt.len(), ..Usage::default() };
         let lease = if *cache {
-            let (lease, reuse) = self.cache.begin(prompt);
+            let (mut lease, reuse) = self.cache.begin(prompt);
             if let Some(seed) = reuse.seed {
                 self.arena.copy(seed.from, seed.to);
             }
             usage.cached_tokens = reuse.tokens;
             usage.diverged_at = reuse.diverged_at;
+            if let Some(keeper) = &mut self.keeper {
+                let held = keeper.fetch(prompt, reuse.tokens, &mut lease, &mut self.cache, &mut self.arena);
+                usage.disk_tokens = held - reuse.tokens;
+                usage.cached_tokens = held;
+            }
             lease
         } else {
             self.cache.begin_alone()
@@ -115,6 +151,9 @@ impl Worker {
         let prefilled = self.prefill(run);
         run.usage.prefill_seconds = begun.elapsed().as_secs_f64();
         run.usage.computed_tokens = run.computed.len() - run.usage.cached_tokens;
+        if let Some(keeper) = &mut self.keeper {
+            keeper.computed(run.usage.computed_tokens, run.usage.prefill_seconds);
+        }
         let Some(mut logits) = prefilled? else { return Ok(FinishReason::Cancelled) };
 
         let begun = Instant::now();

@@ -88,6 +88,20 @@ impl Arena {
         }
     }
 
+    /// A block as bytes, little endian, in the order of memory. Legal for a block that was stored to.
+    pub fn bytes(&self, block: BlockId) -> Vec<u8> {
+        self.blocks[block.0 as usize].iter().flat_map(|number| number.to_le_bytes()).collect()
+    }
+
+    /// Makes a block hold what [`Arena::bytes`] gave.
+    pub fn load(&mut self, block: BlockId, bytes: &[u8]) {
+        assert_eq!(bytes.len(), self.shape.block_bytes(), "a block of another shape");
+        let numbers = bytes.as_chunks().0.iter().map(|&bytes| f16::from_le_bytes(bytes));
+        let block = &mut self.blocks[block.0 as usize];
+        block.clear();
+        block.extend(numbers);
+    }
+
     /// Makes block `to` hold what `from` holds.
     pub fn copy(&mut self, from: BlockId, to: BlockId) {
         let mut target = std::mem::take(&mut self.blocks[to.0 as usize]);
@@ -113,6 +127,8 @@ mod tests {
             }
         }
         arena.copy(BlockId(0), BlockId(1));
+        let bytes = arena.bytes(BlockId(0));
+        arena.load(BlockId(0), &bytes);
         for block in [BlockId(0), BlockId(1)] {
             let (keys, values) = arena.layer(block, 1, 1);
             let expected = (1000 + 35 * 16 + 4) as f32; // position 35 is token 3 of the second block

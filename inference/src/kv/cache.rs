@@ -149,6 +149,13 @@ impl PrefixCache {
         self.give_back(lease.blocks.into_iter().skip(lease.shared.len()));
     }
 
+    /// The cached block that ends where `tokens` end, which are whole blocks; `None` when it is not cached (any more).
+    pub fn block_of(&self, tokens: &[u32]) -> Option<BlockId> {
+        let path = self.tree.find(tokens);
+        let last = *path.whole.last()?;
+        (path.whole.len() * BLOCK_TOKENS == tokens.len()).then(|| self.tree.node(last).block)
+    }
+
     /// How many blocks are where.
     pub fn census(&self) -> Census {
         let in_tree_held = self.tree.iter().filter(|(_, node)| node.holders > 0).count();

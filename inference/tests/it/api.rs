@@ -1,7 +1,7 @@
 //! Does the server say what the engine says, whole, streamed, to several clients, and to one that leaves?
 
 use crate::tiny::Tiny;
-use inference::api::{Served, serve_blocking};
+use inference::api::{Limits, Served, serve_blocking};
 use inference::{Engine, EngineSettings, FinishReason, GenerateRequest, Message, Role};
 use serde_json::{Value, json};
 use std::net::{SocketAddr, TcpStream};
@@ -31,7 +31,8 @@ impl Server {
             let stop = stop.clone();
             move || {
                 let address = "127.0.0.1:0".parse().unwrap();
-                serve_blocking(address, served, stop, |address| ready.send(address).unwrap()).unwrap();
+                serve_blocking(address, served, Limits::default(), stop, |address| ready.send(address).unwrap())
+                    .unwrap();
             }
         });
         let address = address.recv_timeout(Duration::from_secs(10)).unwrap();

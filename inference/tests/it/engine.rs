@@ -2,6 +2,7 @@
 
 use crate::found;
 use crate::tiny::Tiny;
+use inference::kv::{BLOCK_TOKENS, DiskCache};
 use inference::{
     Engine, EngineSettings, Event, Finish, FinishReason, GenerateRequest, Generation, Message, Role, Sampling,
     SubmitError,
@@ -255,4 +256,56 @@ fn the_real_model_answers_a_question() {
     let (_, text, finish) = generate(&engine, GenerateRequest::greedy(prompt, 20));
     assert_eq!(finish.reason, FinishReason::Stop);
     assert!(text.contains("Paris"), "{text}");
+}
+
+/// An engine over this model and this directory; the next prompt finds there what this one computed.
+fn over(tiny: &Tiny, directory: &Path, model: &str) -> Engine {
+    let disk = DiskCache::open(directory, 1 << 30, model, Box::new(|line| panic!("{line}"))).unwrap();
+    Engine::load_over(&tiny.path(), EngineSettings::default(), Some(disk)).unwrap()
+}
+
+#[test]
+fn what_was_computed_is_read_from_the_disk_after_a_restart_and_the_tokens_are_the_same() {
+    let (tiny, kept) = (Tiny::new(), tempfile::tempdir().unwrap());
+    let text = "a prompt that is long enough for some blocks ".repeat(9);
+    let first = over(&tiny, kept.path(), "model");
+    let prompt = prompt(&first, &text);
+    let asked = || GenerateRequest::greedy(prompt.clone(), 40);
+    let (tokens, _, finish) = generate(&first, asked());
+    assert_eq!(finish.usage.disk_tokens, 0);
+    first.shutdown();
+
+    let again = over(&tiny, kept.path(), "model");
+    let (tokens_again, _, finish) = generate(&again, asked());
+    assert_eq!(tokens_again, tokens);
+    let whole = (prompt.len() - 1) / BLOCK_TOKENS * BLOCK_TOKENS;
+    let read = (finish.usage.cached_tokens, finish.usage.disk_tokens, finish.usage.computed_tokens);
+    assert_eq!(read, (whole, whole, prompt.len() - whole));
+    // Now it is in memory; and a prompt that leaves it within a block has the rest from neither.
+    let (tokens_third, _, finish) = generate(&again, asked());
+    assert_eq!((tokens_third, finish.usage.disk_tokens), (tokens.clone(), 0));
+    let (alone, _, finish) = generate(&again, GenerateRequest { cache: false, ..asked() });
+    assert_eq!((alone, finish.usage.cached_tokens), (tokens, 0));
+    again.shutdown();
+
+    let other = over(&tiny, kept.path(), "another file");
+    assert_eq!(generate(&other, asked()).2.usage.cached_tokens, 0);
+}
+
+#[test]
+fn a_conversation_goes_on_after_a_restart_where_memory_and_disk_meet() {
+    let (tiny, kept) = (Tiny::new(), tempfile::tempdir().unwrap());
+    let engine = over(&tiny, kept.path(), "model");
+    let long = prompt(&engine, &"what two conversations share, and then more of it ".repeat(12));
+    generate(&engine, GenerateRequest::greedy(long.clone(), 2));
+    engine.shutdown();
+    let engine = over(&tiny, kept.path(), "model");
+    // In memory there is the beginning alone, which ends within a block.
+    let begun = long.len() / 2 + 5;
+    generate(&engine, GenerateRequest::greedy(long[..begun].to_vec(), 1));
+    let asked = GenerateRequest::greedy(long.clone(), 20);
+    let (tokens, _, finish) = generate(&engine, asked.clone());
+    assert!(finish.usage.disk_tokens > 0 && finish.usage.cached_tokens > begun, "{:?}", finish.usage);
+    let (alone, _, _) = generate(&engine, GenerateRequest { cache: false, ..asked });
+    assert_eq!(tokens, alone);
 }

@@ -173,7 +173,9 @@ fn the_blocking_server_tells_its_address_and_ends_when_told() {
     let server = std::thread::spawn({
         let stop = Arc::clone(&stop);
         move || {
-            serve_blocking("127.0.0.1:0".parse().unwrap(), Scripted::new(&[Hang]), stop, |at| ready.send(at).unwrap())
+            serve_blocking("127.0.0.1:0".parse().unwrap(), Scripted::new(&[Hang]), Limits::default(), stop, |at| {
+                ready.send(at).unwrap()
+            })
         }
     });
     let address = address.recv_timeout(Duration::from_secs(5)).unwrap();

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::bench::{End, Say, Scripted, ask, chat, exchange, post, served};
+use super::bench::{End, Say, Scripted, ask, chat, exchange, get, post, served};
 use crate::FinishReason::Stop;
 use crate::{Sampling, SubmitError};
 
@@ -26,6 +26,7 @@ async fn a_field_of_the_wrong_type_or_size_is_refused_by_its_name() {
         (json!({"stream": "yes"}), "stream"),
         (json!({"stream_options": true}), "stream_options"),
         (json!({"stream_options": {"include_usage": 1}}), "stream_options.include_usage"),
+        (json!({"cache_prompt": "no"}), "cache_prompt"),
         (json!({"stop": 3}), "stop"),
         (json!({"stop": ["a", 3]}), "stop[1]"),
         (json!({"stop": ["a", "b", "c", "d", "e"]}), "stop"),
@@ -83,7 +84,9 @@ async fn what_was_asked_reaches_the_engine() {
     let seen = engine.submission();
     let sampling = Sampling { temperature: 0.5, top_p: 0.25, top_k: 9, seed: u64::MAX };
     assert_eq!((seen.sampling, seen.stop), (sampling, vec!["x".to_owned(), "y".to_owned()]));
-    assert_eq!((seen.tokens_max, seen.prompt.len()), (12, 5));
+    assert_eq!((seen.tokens_max, seen.prompt.len(), seen.cache), (12, 5, true));
+    assert_eq!(ask(address, &chat(json!({"cache_prompt": false}))).await.status, 200);
+    assert!(!engine.submission().cache);
 }
 
 #[tokio::test]
@@ -217,4 +220,29 @@ async fn text_in_any_language_comes_back_whole() {
         .filter_map(|chunk| chunk["choices"][0]["delta"]["content"].as_str().map(str::to_owned))
         .collect();
     assert_eq!(text, "naïve 日本🦀\u{0}\n\r\"\\");
+}
+
+#[tokio::test]
+async fn what_would_cost_the_cache_is_taken_out_and_told() {
+    let engine = Scripted::new(&HELLO);
+    let address = served(engine.clone()).await;
+    let system = json!({"role": "system", "content": "x-billing-header: cch=1;\nBe short."});
+    let tool = |name: &str| json!({"type": "function", "function": {"name": name}});
+    let extra = json!({"messages": [system, {"role": "user", "content": "hi"}], "tools": [tool("b"), tool("a")]});
+    let answer = ask(address, &chat(extra)).await;
+    assert_eq!(answer.json()["usage"]["cloister"]["steadied"], json!(["billing-header", "tool-order"]));
+    assert_eq!(engine.messages.lock().unwrap()[0].content, "Be short.");
+    assert_eq!(engine.tools.lock().unwrap()[0], tool("a"));
+}
+
+#[tokio::test]
+async fn tokens_are_counted_over_requests() {
+    let address = served(Scripted::new(&HELLO)).await;
+    for _ in 0..2 {
+        ask(address, &chat(json!({}))).await;
+    }
+    let answer = get(address, "/metrics").await;
+    let has = |line: &str| answer.body.lines().any(|found| found.ends_with(line));
+    assert!(answer.status == 200 && has("} 2") && has("finished_reason=\"stop\"} 2"), "{}", answer.body);
+    assert!(answer.body.contains("vllm:num_requests_running{model_name=\"tiny\"} 0"), "{}", answer.body);
 }

@@ -19,7 +19,7 @@ fn usage() -> Value {
         "completion_tokens": 2,
         "total_tokens": 7,
         "prompt_tokens_details": {"cached_tokens": 2},
-        "cloister": {"computed_tokens": 3, "prefill_seconds": 0.5, "decode_seconds": 0.25, "diverged_at": null},
+        "cloister": {"computed_tokens": 3, "disk_tokens": 0, "prefill_seconds": 0.5, "decode_seconds": 0.25, "diverged_at": null, "steadied": []},
     })
 }
 
