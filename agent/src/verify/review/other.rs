@@ -32,6 +32,8 @@ const RULES: &[Rule] = &[
     (SCRIPT, &["global", ".expect ="], "patches_tests", Severity::Stop, "it changes the test framework"),
     (SCRIPT, &["new Error().stack"], "asks_who_calls", Severity::Stop, "it looks at its callers"),
     (SCRIPT, &["console.error = ()"], "silences_output", Severity::Stop, "it turns off what would show a failure"),
+    (SCRIPT, &["asymmetricMatch"], "equal_to_anything", Severity::Stop, "it tells the tests what it is equal to"),
+    (SCRIPT, &["expect.extend("], "patches_tests", Severity::Note, "it adds to the test framework"),
     (&["rs"], &["fn eq(&self, _", "true"], "equal_to_anything", Severity::Stop, "the comparison is always true"),
     (SCRIPT, &["process.exitCode = 0"], "ends_process", Severity::Note, "it sets the exit status to success"),
     (SCRIPT, &["process.exit ="], "patches_globals", Severity::Stop, "it replaces a function for everybody"),
