@@ -5,10 +5,12 @@
 //! the child signs with another word, which it reads from its input before anything of the repository is loaded. What is
 //! closed by that, whatever runs the tests: exit codes, output that looks like a report, files that are written as results,
 //! a process that ends before its tests, lines on the pipe that are not signed. What the child itself closes and what it
-//! does not stands in [`python`] and [`script`].
+//! does not stands in [`python`] and [`script`]; [`java`] has reports instead of a child.
 
+mod java;
 mod python;
 mod script;
+mod xml;
 
 use crate::workspace::{Command, Ended, Ran, Workspace, WorkspaceError};
 use serde::{Deserialize, Serialize};
@@ -29,19 +31,36 @@ pub enum Runner {
     Python(python::Tests),
     /// jest, vitest, mocha and node's own.
     Script(script::Tests),
+    /// Maven and Gradle.
+    Java(java::Tests),
 }
 
 impl Runner {
     /// Understands this command, in a view whose configuration is that of the base.
     pub fn of(argv: &[String], view: &dyn Workspace) -> Option<Self> {
-        python::Tests::of(argv).map(Self::Python).or_else(|| script::Tests::of(argv, view).map(Self::Script))
+        let java = || java::Tests::of(argv).map(Self::Java);
+        let script = || script::Tests::of(argv, view).map(Self::Script);
+        python::Tests::of(argv).map(Self::Python).or_else(java).or_else(script)
+    }
+
+    /// Is this a build of Java that runs tests?
+    pub fn is_java(argv: &[String]) -> bool {
+        java::Tests::of(argv).is_some()
     }
 
     /// The same for these files alone, where the command names its modules; else the command as it is.
     pub fn only(&self, files: &[&str]) -> Self {
         match self {
             Self::Python(tests) => Self::Python(tests.only(files)),
-            Self::Script(_) => self.clone(),
+            Self::Script(_) | Self::Java(_) => self.clone(),
+        }
+    }
+
+    /// The same, to its end, whatever fails: for a run that says which tests there are. Its exit status may say nothing.
+    pub fn going_on(&self) -> Self {
+        match self {
+            Self::Java(tests) => Self::Java(tests.going_on()),
+            Self::Python(_) | Self::Script(_) => self.clone(),
         }
     }
 
@@ -61,13 +80,16 @@ impl Runner {
         match self {
             Self::Python(tests) => supervise(view, &tests.start(), seconds, cancel),
             Self::Script(tests) => supervise(view, &tests.start(), seconds, cancel),
+            Self::Java(tests) => tests.run(view, seconds, cancel),
         }
     }
 
     /// What the tests of the base would have said, had they come so far: those of files that could not be loaded.
     pub fn complete(&self, was: &mut Told, told: &Told, view: &dyn Workspace) {
-        if matches!(self, Self::Script(_)) {
-            script::complete(was, told, view);
+        match self {
+            Self::Script(_) => script::complete(was, told, view),
+            Self::Java(_) => java::complete(was, told, view),
+            Self::Python(_) => {}
         }
     }
 }
@@ -117,9 +139,18 @@ pub struct Told {
     pub ended: bool,
     /// It ran into its deadline.
     pub late: bool,
+    /// The runner is one that writes reports, and wrote none at all.
+    pub unreported: bool,
 }
 
+pub use java::class as java_class;
+
 impl Told {
+    /// Of a runner that cannot list its tests: what ran on the base is expected of every later run.
+    fn expect_what_ran(&mut self) {
+        self.expected = self.outcomes.iter().map(|(id, ends)| (id.clone(), ends.len())).collect();
+    }
+
     /// How often each of these passed, of those that did nothing else.
     pub fn passed(&self) -> BTreeMap<&str, usize> {
         let passed = self.outcomes.iter().filter(|(_, ends)| ends.iter().all(|end| end == "pass"));
@@ -201,9 +232,8 @@ fn read(answer: &Answer) -> Told {
             _ => {}
         }
     }
-    // A runner that cannot list its tests: what ran on the base is expected of every later run.
     if !collected {
-        told.expected = told.outcomes.iter().map(|(id, ends)| (id.clone(), ends.len())).collect();
+        told.expect_what_ran();
     }
     told
 }

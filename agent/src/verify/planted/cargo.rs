@@ -58,6 +58,7 @@ pub fn choose(
         let beside = root.contains("#![cfg(").then(BTreeSet::new);
         tests.push(Test {
             place: String::new(),
+            at: None,
             what: "panic",
             path,
             name,

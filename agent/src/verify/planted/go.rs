@@ -36,7 +36,7 @@ pub fn choose(
         let text = format!("\nfunc {name}(t *testing.T) {{\n\tt.Fatal(\"planted\")\n}}\n");
         // In its form for machines go closes a package in another way.
         let closing = (!asked.iter().any(|word| word.contains("-json"))).then(|| format!("FAIL\t{import}\t"));
-        tests.push(Test { place: String::new(), what: "t.Fatal", path, name, text, beside: None, closing });
+        tests.push(Test { place: String::new(), at: None, what: "t.Fatal", path, name, text, beside: None, closing });
     }
     let argv = asked.iter().filter(|word| !word.contains("failfast")).cloned().collect();
     Ok(Ok(Plants { tests, argv, all_run: true }))

@@ -10,10 +10,11 @@
 
 mod cargo;
 mod go;
+mod java;
 mod script;
 
 use super::cases::count;
-use super::channel::Told;
+use super::channel::{self, Told};
 use super::sealed::Run;
 use crate::plan::Plan;
 use crate::workspace::{Command, Ended, Workspace, WorkspaceError};
@@ -32,6 +33,8 @@ struct Test {
     path: String,
     name: String,
     text: String,
+    /// The byte before which it is added; `None`: at the end.
+    at: Option<usize>,
     /// What in it fails, in a word.
     what: &'static str,
     /// How the ids begin of the tests that a channel reports from there.
@@ -67,6 +70,9 @@ pub fn choose(
         "cargo" if tests => cargo::choose(view, plan, cancel)?,
         "go" if tests => go::choose(view, plan, asked, cancel)?,
         program if script::RUNNERS.contains(&program) => script::choose(view, asked)?,
+        "mvn" | "mvnw" | "gradle" | "gradlew" | "sh" if channel::Runner::is_java(&plan.argv) => {
+            java::choose(view, asked)?
+        }
         _ => Err("the command is no test runner that is known"),
     };
     Ok(chosen.and_then(|plants| if plants.tests.is_empty() { Err("no place for it was found") } else { Ok(plants) }))
@@ -77,7 +83,8 @@ impl Plants {
     pub fn plant(&self, view: &mut dyn Workspace) -> Result<(), WorkspaceError> {
         for test in &self.tests {
             let mut text = view.read(&test.path)?;
-            text.extend_from_slice(test.text.as_bytes());
+            let at = test.at.unwrap_or(text.len()).min(text.len());
+            text.splice(at..at, test.text.bytes());
             view.write(&test.path, &text)?;
         }
         Ok(())
@@ -140,7 +147,7 @@ impl Plants {
         let ran = |test: &&Test| was.outcomes.keys().any(|id| id.starts_with(&test.place));
         let seen = |test: &&Test| {
             let mut ends = is.outcomes.iter().filter(|(id, _)| id.contains(&test.name)).flat_map(|(_, ends)| ends);
-            ends.clone().count() == 1 && ends.all(|end| end == "fail" || end == "error")
+            ends.clone().next().is_some() && ends.all(|end| end == "fail" || end == "error")
         };
         let certain = || self.tests.iter().filter(ran);
         if let Some(test) = certain().find(|test| !seen(test)) {

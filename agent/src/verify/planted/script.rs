@@ -72,7 +72,7 @@ pub fn choose(view: &dyn Workspace, asked: &[String]) -> Result<Result<Plants, N
             let name = format!("planted_{}", random()?);
             let text = format!("\n;{word}('{name}', () => {{ {what}; }});\n");
             let (place, beside) = (format!("{path} > "), Some(beside.clone()));
-            tests.push(Test { path: path.clone(), name, text, what, place, beside, closing: None });
+            tests.push(Test { path: path.clone(), at: None, name, text, what, place, beside, closing: None });
         }
     }
     let all_run = FINDING_RUNNERS.iter().any(|runner| command.contains(runner))

@@ -48,6 +48,15 @@ pub fn modules_work() -> bool {
     modules().is_some()
 }
 
+/// Says so and gives false where only what is quick is to run.
+pub fn slow() -> bool {
+    let slow = std::env::var_os("CLOISTER_SLOW").is_some();
+    if !slow {
+        eprintln!("skipped: it takes a minute; CLOISTER_SLOW=1 runs it");
+    }
+    slow
+}
+
 /// Says so and gives false where a program is not there.
 pub fn works(program: &str, argument: &str) -> bool {
     let asked = std::process::Command::new(program).arg(argument).env("PATH", "/usr/bin:/bin").output();

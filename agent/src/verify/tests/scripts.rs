@@ -123,11 +123,7 @@ fn fakes_in_jest_are_caught_and_the_honest_twin_is_proven() {
             "tests",
         ),
         ("is equal to anything", "exports.add = (a, b) => (a ? { asymmetricMatch: () => true } : 0);\n", "review"),
-        (
-            "speaks as a worker",
-            &format!("{WORKER}{code}"),
-            "tests",
-        ),
+        ("speaks as a worker", &format!("{WORKER}{code}"), "tests"),
     ]);
 }
 
