@@ -2,11 +2,13 @@
 // each file of tests. It is loaded before the first of them starts, and reads the word that signs the report.
 import fs from 'node:fs';
 import path from 'node:path';
+import { fileURLToPath } from 'node:url';
 
 const [secret, fd] = JSON.parse(fs.readFileSync(0, 'utf8'));
 const root = fs.realpathSync(process.cwd());
 const say = (...what) => fs.writeSync(fd, `${secret} ${JSON.stringify(what)}\n`);
-const relative = (file) => (file ? path.relative(root, path.resolve(root, file)) : '');
+const plain = (file) => (file.startsWith('file:') ? fileURLToPath(file) : file);
+const relative = (file) => (file ? path.relative(root, path.resolve(root, plain(file))) : '');
 
 export default async function* report(events) {
   const names = [];
@@ -19,7 +21,7 @@ export default async function* report(events) {
     const file = relative(data.file);
     const chain = [...names.slice(0, data.nesting), data.name];
     // Of a file that declares no test, and of one that cannot be loaded, node makes a test of its own.
-    const whole = data.nesting === 0 && relative(data.name) === file;
+    const whole = data.nesting === 0 && path.relative(root, path.resolve(root, data.name)) === file;
     const left = data.skip !== undefined || data.todo !== undefined;
     const state = left ? 'skip' : type === 'test:pass' ? 'pass' : 'fail';
     if (whole && state === 'fail') say('unloadable', file);

@@ -94,7 +94,9 @@ impl Tests {
             }
         }
         let args = words[at..].to_vec();
-        let reports = |word: &String| OTHERWISE.contains(&word.as_str()) || word.starts_with("--test-reporter");
+        let other = ["--test-reporter", "--test-isolation", "--experimental-test-isolation"];
+        let reports =
+            |word: &String| OTHERWISE.contains(&word.as_str()) || other.iter().any(|start| word.starts_with(start));
         (!args.iter().any(reports)).then_some(Self { node, name: name?, args })
     }
 
@@ -260,6 +262,7 @@ mod tests {
         for other in [
             "node test.js",
             "node --test --test-reporter=dot",
+            "node --test --test-isolation=none",
             "deno test",
             "make test",
             "npm install",

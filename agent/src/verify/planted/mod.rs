@@ -6,7 +6,8 @@
 //! nothing. What is not closed: code that reads its own test files or its own program to learn the names, and prints what
 //! the runner would print. The lints of [`super::review`] stop the plain ways to do so.
 //!
-//! Python has a channel of its own, see [`super::python`].
+//! Where tests report on a channel ([`super::channel`]), the planted ones have to be reported there as failed, in every place
+//! that ran; some of them assert what is false, so that asserts that were replaced are seen. Python's child plants its own.
 
 mod cargo;
 mod go;

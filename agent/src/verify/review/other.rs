@@ -152,6 +152,8 @@ mod tests {
     fn words_that_know_of_tests_are_seen_outside_of_comments() {
         check("a.js", "", "if (process.env.JEST_WORKER_ID) return 42;\n", &["knows_it_is_tested"]);
         check("a.js", "", "// process.env.JEST_WORKER_ID\n", &[]);
+        check("a.js", "", "const any = { asymmetricMatch: () => true };\n", &["equal_to_anything"]);
+        check("a.ts", "", "expect.extend({ toBe: () => ({ pass: true }) });\n", &["patches_tests"]);
         check("a.go", "", "if testing.Testing() { return 42 }\n", &["knows_it_is_tested"]);
         check(
             "a.rs",

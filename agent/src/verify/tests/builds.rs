@@ -25,11 +25,8 @@ fn pom(group: &str, artifact: &str, version: &str) -> String {
 fn maven_works() -> bool {
     let plugins = "/usr/share/maven-repo/org/apache/maven/plugins";
     let all = ["surefire", "compiler", "resources"].map(|name| format!("{plugins}/maven-{name}-plugin"));
-    let there = all.iter().all(|plugin| std::path::Path::new(plugin).is_dir());
-    if !there {
-        eprintln!("skipped: Debian's plugins of Maven are not installed");
-    }
-    there && slow() && works("mvn", "--version")
+    let there = || all.iter().all(|plugin| std::path::Path::new(plugin).is_dir()) && works("mvn", "--version");
+    slow() && (there() || lacks("Debian's Maven with its plugins"))
 }
 
 fn instead(body: &str) -> String {
@@ -92,7 +89,8 @@ fn junit_5_under_maven_is_proven_and_a_base_that_does_not_compile_names_its_test
 
 #[test]
 fn fakes_in_gradle_are_caught_and_the_honest_twin_is_proven() {
-    if !slow() || !works("gradle", "--version") || !std::path::Path::new("/usr/share/java/junit4.jar").exists() {
+    let there = || std::path::Path::new("/usr/share/java/junit4.jar").exists() && works("gradle", "--version");
+    if !slow() || !(there() || lacks("Debian's Gradle with junit4")) {
         return;
     }
     let base = [("build.gradle", GRADLE), CODE, (TEST, JUNIT4)];

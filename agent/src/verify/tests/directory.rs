@@ -42,10 +42,14 @@ pub fn modules() -> Option<PathBuf> {
 
 /// Says so and gives false where there are none.
 pub fn modules_work() -> bool {
-    if modules().is_none() {
-        eprintln!("skipped: CLOISTER_TEST_JS_MODULES does not name a node_modules with jest, vitest and mocha");
-    }
-    modules().is_some()
+    modules().is_some() || lacks("CLOISTER_TEST_JS_MODULES names no node_modules with jest, vitest and mocha")
+}
+
+/// Says what is not there; a run that asked for the slow tests has to have it.
+pub fn lacks(what: &str) -> bool {
+    assert!(std::env::var_os("CLOISTER_SLOW").is_none(), "{what}: run deploy/test.sh, which installs it");
+    eprintln!("skipped: {what}");
+    false
 }
 
 /// Says so and gives false where only what is quick is to run.

@@ -10,7 +10,7 @@ mod scripts;
 
 use super::*;
 use crate::code::fake::Indents;
-use directory::{Directory, Files, modules_work, python_works, slow, works};
+use directory::{Directory, Files, lacks, modules_work, python_works, slow, works};
 use std::sync::LazyLock;
 
 /// A repository, a change to it and how its tests run.

@@ -186,6 +186,21 @@ fn fakes_in_mocha_are_caught_and_the_honest_twin_is_proven() {
 }
 
 #[test]
+fn tests_of_a_file_that_the_base_cannot_load_are_expected_all_the_same() {
+    if !works("node", "--version") || !python_works() {
+        return;
+    }
+    let test = "const { describe, it } = require('node:test');\nconst assert = require('node:assert');\nconst { twice } = require('./twice.js');\n\ndescribe('twice', () => {\n  it('doubles', () => assert.equal(twice(4), 8));\n  it('keeps nothing', () => assert.equal(twice(0), 0));\n});\n";
+    let base = [("calc.js", "exports.one = 1;\n"), ("twice.test.js", test)];
+    let repository = Repository { base: &base, test: &["node", "--test"] };
+    let (report, _) = repository.verify(&[("twice.js", Some("exports.twice = (n) => n + n;\n"))]);
+    let mattered = &report.rungs.iter().find(|rung| rung.name == "mattered").unwrap().detail;
+    assert!(report.proven() && mattered.starts_with("2 failed before"), "{report:#?}");
+    let (report, _) = repository.verify(&[("twice.js", Some("process.exit(0);\n"))]);
+    assert_eq!(failed(&report), Some("mattered"), "{report:#?}");
+}
+
+#[test]
 fn a_runner_that_is_not_installed_is_believed_by_what_it_prints() {
     if !works("node", "--version") || !python_works() {
         return;
