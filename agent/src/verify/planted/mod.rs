@@ -65,7 +65,8 @@ pub fn choose(
     asked: &[String],
     cancel: &AtomicBool,
 ) -> Result<Result<Plants, Nothing>, WorkspaceError> {
-    let program = plan.argv.first().and_then(|word| word.rsplit('/').next()).unwrap_or_default();
+    let mut words = plan.argv.iter().skip_while(|word| *word == "env" || word.contains('='));
+    let program = words.next().and_then(|word| word.rsplit('/').next()).unwrap_or_default();
     let tests = plan.argv.get(1).is_some_and(|word| word == "test");
     let chosen = match program {
         "cargo" if tests => cargo::choose(view, plan, cancel)?,

@@ -10,7 +10,7 @@ use crate::workspace::{Workspace, WorkspaceError};
 use serde_json::Value;
 
 /// Programs that run tests in JavaScript.
-pub const RUNNERS: &[&str] = &["node", "npm", "npx", "pnpm", "yarn", "jest", "vitest", "mocha", "env"];
+pub const RUNNERS: &[&str] = &["node", "npm", "npx", "pnpm", "yarn", "jest", "vitest", "mocha"];
 /// Those among them that run every test file they find.
 const FINDING_RUNNERS: &[&str] = &["jest", "vitest", "mocha"];
 /// Options with which only some tests of a file run.
