@@ -1,6 +1,6 @@
 //! Which tests ran, and how did each end, as the runner of another language prints it?
 //!
-//! Weaker than [`super::python`]: the code under test writes to the same output and can print such lines itself. It cannot
+//! Weaker than [`super::channel`]: the code under test writes to the same output and can print such lines itself. It cannot
 //! take away a failure that the runner counts in its exit status.
 
 use crate::test_files::is_script;

@@ -6,11 +6,11 @@
 //! nothing. A second model is not asked.
 
 mod cases;
+mod channel;
 mod checks;
 mod claims;
 mod files;
 mod planted;
-mod python;
 mod restore;
 mod review;
 mod sealed;

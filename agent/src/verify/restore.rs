@@ -30,7 +30,7 @@ const CARGO_KEYS: &[&str] = &["build", "autotests", "autobins", "autobenches", "
 /// The change with those parts as in the base, and what was put back, in words.
 pub fn sections(change: Change) -> (Change, Option<String>) {
     let name = change.path.rsplit('/').next().unwrap_or(&change.path).to_owned();
-    if !matches!(name.as_str(), "pyproject.toml" | "setup.cfg" | "package.json" | "Cargo.toml") {
+    if !matches!(name.as_str(), "pyproject.toml" | "setup.cfg" | "package.json" | "Cargo.toml" | "pom.xml") {
         return (change, None);
     }
     let text = |side: &Option<Vec<u8>>| side.as_ref().map(|bytes| String::from_utf8_lossy(bytes).into_owned());
@@ -40,6 +40,7 @@ pub fn sections(change: Change) -> (Change, Option<String>) {
     let kept = match name.as_str() {
         "package.json" => package(&before, &after),
         "Cargo.toml" => cargo(&before, &after).then(|| after.clone()),
+        "pom.xml" => (without_dependencies(&before) == without_dependencies(&after)).then(|| after.clone()),
         _ => Some(python(&before, &after)),
     };
     match kept {
@@ -128,6 +129,23 @@ fn cargo(before: &str, after: &str) -> bool {
         && CARGO_KEYS.iter().all(|name| key(&ours, name) == key(&theirs, name))
 }
 
+/// A pom.xml without what it depends on: all else decides what is built and how it is tested.
+fn without_dependencies(pom: &str) -> String {
+    let (start, end) = ("<dependencies>", "</dependencies>");
+    let (mut kept, mut rest) = (String::new(), pom);
+    while let Some((before, inner)) = rest.split_once(start) {
+        // Those of a plugin are the plugin's.
+        let builds = before.rfind("<plugin>") > before.rfind("</plugin>");
+        let Some((inside, after)) = inner.split_once(end) else { break };
+        kept += before;
+        if builds || inside.contains("<!") || inside.contains("<build") {
+            kept += inside;
+        }
+        rest = after;
+    }
+    (kept + rest).split_whitespace().collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -166,6 +184,22 @@ mod tests {
         let base = "{\n  \"scripts\": {\n    \"test\": \"jest\"\n  }\n}\n";
         check("package.json", base, "{\"scripts\": {\"test\": \"true\"}}", base);
         check("package.json", base, "not json", base);
+    }
+
+    #[test]
+    fn a_pom_may_change_what_it_depends_on_and_nothing_else() {
+        let base = "<project><dependencies><dependency>a</dependency></dependencies><build><plugins><plugin><dependencies></dependencies></plugin></plugins></build></project>\n";
+        let with = |from: &str, to: &str| base.replacen(from, to, 1);
+        let more = with("</dependency>", "</dependency>\n<dependency>b</dependency>");
+        check("pom.xml", base, &more, &more);
+        check("pom.xml", base, &with("<build>", "<properties><skipTests>true</skipTests></properties><build>"), base);
+        check(
+            "pom.xml",
+            base,
+            &with("<plugin><dependencies>", "<plugin><dependencies><dependency>b</dependency>"),
+            base,
+        );
+        check("pom.xml", "", base, "");
     }
 
     #[test]

@@ -4,9 +4,9 @@
 //! must report exactly once that it passed; the base alone must have failed, or the tests prove nothing about the change.
 
 use super::cases::count;
+use super::channel::{Runner, Told};
 use super::files::{self, Kind, is_litter};
 use super::planted::{self, Plants};
-use super::python::{Runner, Told};
 use super::{Mark, Rung, Trial, checks};
 use crate::plan::Plan;
 use crate::test_files::is_collected;
@@ -25,7 +25,7 @@ const NAMES_SHOWN_MAX: usize = 4;
 pub struct Run {
     /// As the command would have printed it.
     pub tests: TestRun,
-    /// What the tests reported, where the runner is one of Python's.
+    /// What the tests reported, where the runner has a channel.
     pub told: Option<Told>,
     /// All that the command printed.
     pub said: String,
@@ -78,15 +78,14 @@ pub fn run(
 ) -> Result<Run, WorkspaceError> {
     let mut before: BTreeSet<String> = view.changes()?.into_iter().map(|change| change.path).collect();
     let mut reported = None;
-    if let Some(runner) = runner {
-        let (ran, told) = runner.run(view, seconds, cancel)?;
-        if !told.unavailable {
-            let mut tests = TestRun::read(&plan.argv, &ran);
-            if told.late {
-                tests.ended = format!("killed: still running after {seconds} s");
-            }
-            reported = Some((tests, Some(told), ran));
+    if let Some(runner) = runner
+        && let Some((ran, told)) = runner.run(view, seconds, cancel)?
+    {
+        let mut tests = TestRun::read(&plan.argv, &ran);
+        if told.late {
+            tests.ended = format!("killed: still running after {seconds} s");
         }
+        reported = Some((tests, Some(told), ran));
     }
     let (tests, told, ran) = match reported {
         Some(reported) => reported,
@@ -128,33 +127,47 @@ pub fn climb(
     view: &mut dyn Workspace,
     source: &[Change],
 ) -> Result<Vec<Rung>, WorkspaceError> {
-    let runner = Runner::of(&plan.argv);
+    let runner = Runner::of(&plan.argv, view);
     // Before any code of the change runs.
-    let plants = match runner {
-        Some(_) => Err("the tests report on a channel of their own"),
+    let plants = match runner.as_ref().and_then(Runner::plants_itself) {
+        Some(why) => Err(why),
         None => planted::choose(view, plan, &asked(&plan.argv), trial.cancel)?,
     };
     let sealed = run(view, plan, runner.as_ref(), plan.seconds_max, trial.cancel)?;
     if !sealed.tests.passed {
         return Ok(vec![Rung::new("tests", Mark::Failed, failure(trial, &sealed))]);
     }
-    if let Some(told) = &sealed.told {
+    let to_its_end = runner.as_ref().map(Runner::going_on);
+    let mut rungs = if let Some(told) = &sealed.told {
+        let mut fresh = trial.workspace.fresh()?;
+        let mut base = base_run(trial, plan, to_its_end.as_ref(), &mut *fresh)?;
+        if told.unreported && base.told.as_ref().is_some_and(|was| was.unreported) {
+            let mut rungs = by_output(&sealed.tests, trial.base.unwrap_or(&base.tests));
+            if let Some(rung) = rungs.last_mut() {
+                rung.detail += "; nothing was planted: the runner writes no report";
+            }
+            return Ok(rungs);
+        }
         if let Some(trouble) = untrusted(told) {
             return Ok(vec![Rung::new("tests", Mark::Failed, format!("`{}`: {trouble}", sealed.tests.command))]);
         }
-        let base = base_run(trial, plan, runner.as_ref())?;
-        return Ok(by_report(told, &sealed, &base));
-    }
-    // A base that ran without naming its tests runs again.
-    let named = |base: &&TestRun| asked(&plan.argv) == plan.argv || !count(&base.cases, true).is_empty();
-    let base = match trial.base.filter(named) {
-        Some(base) => base.clone(),
-        None => base_run(trial, plan, None)?.tests,
+        if let Some((runner, was)) = runner.as_ref().zip(base.told.as_mut()) {
+            runner.complete(was, told, &*fresh);
+        }
+        by_report(told, &sealed, &base)
+    } else {
+        // A base that ran without naming its tests runs again.
+        let named = |base: &&TestRun| asked(&plan.argv) == plan.argv || !count(&base.cases, true).is_empty();
+        let base = match trial.base.filter(named) {
+            Some(base) => base.clone(),
+            None => base_run(trial, plan, None, &mut *trial.workspace.fresh()?)?.tests,
+        };
+        by_output(&sealed.tests, &base)
     };
-    let mut rungs = by_output(&sealed.tests, &base);
-    if let Some(rung) = rungs.last_mut().filter(|rung| rung.mark == Mark::Passed) {
+    let itself = sealed.told.is_some() && runner.as_ref().is_some_and(|runner| runner.plants_itself().is_some());
+    if let Some(rung) = rungs.last_mut().filter(|rung| rung.mark == Mark::Passed && !itself) {
         let said = match plants {
-            Ok(plants) => with_plants(trial, plan, &sealed, &plants, source)?,
+            Ok(plants) => with_plants(trial, (plan, to_its_end.as_ref()), &sealed, &plants, source)?,
             Err(why) => Ok(format!("nothing was planted: {why}")),
         };
         match said {
@@ -168,7 +181,7 @@ pub fn climb(
 /// Runs the tests with others that must fail; the inner error is why the run without them is not to be believed.
 fn with_plants(
     trial: &Trial<'_>,
-    plan: &Plan,
+    (plan, runner): (&Plan, Option<&Runner>),
     sealed: &Run,
     plants: &Plants,
     source: &[Change],
@@ -183,17 +196,26 @@ fn with_plants(
     if built.mark == Mark::Failed {
         return Ok(Err(format!("with planted tests it does not build: {}", built.detail)));
     }
-    let ran = view.run(&plants.command(plan), trial.cancel)?;
-    let said = String::from_utf8_lossy(&ran.output).into_owned();
-    let run = Run { tests: TestRun::read(&plan.argv, &ran), told: None, said, altered: BTreeSet::new() };
+    let run = if sealed.told.is_some() {
+        run(&mut *view, plan, runner, plan.seconds_max, trial.cancel)?
+    } else {
+        let ran = view.run(&plants.command(plan), trial.cancel)?;
+        let said = String::from_utf8_lossy(&ran.output).into_owned();
+        Run { tests: TestRun::read(&plan.argv, &ran), told: None, said, altered: BTreeSet::new() }
+    };
     Ok(plants.judge(sealed, &run).map(|count| format!("planted tests failed as they must: {count}")))
 }
 
-/// The base once more, in a view of its own: which tests there are, and how they end without the change.
-fn base_run(trial: &Trial<'_>, plan: &Plan, runner: Option<&Runner>) -> Result<Run, WorkspaceError> {
+/// The base once more, in a fresh view: which tests there are, and how they end without the change.
+fn base_run(
+    trial: &Trial<'_>,
+    plan: &Plan,
+    runner: Option<&Runner>,
+    view: &mut dyn Workspace,
+) -> Result<Run, WorkspaceError> {
     let looped = trial.base.is_some_and(|base| base.ended.starts_with("killed"));
     let seconds = if looped { plan.seconds_max.min(LOOPING_SECONDS_MAX) } else { plan.seconds_max };
-    run(&mut *trial.workspace.fresh()?, plan, runner, seconds, trial.cancel)
+    run(view, plan, runner, seconds, trial.cancel)
 }
 
 fn failure(trial: &Trial<'_>, sealed: &Run) -> String {
@@ -265,7 +287,7 @@ fn by_report(told: &Told, sealed: &Run, base: &Run) -> Vec<Rung> {
             Mark::Passed,
             format!(
                 "`{command}` in a fresh box: {count} passed, each reported once; before the change: {}",
-                base.tests.summary()
+                if red.is_empty() { base.tests.summary() } else { format!("{} of {count} did not", red.len()) }
             ),
         ),
     });
@@ -367,7 +389,7 @@ pub fn extra(trial: &Trial<'_>, plan: &Plan, sorted: &files::Sorted) -> Result<E
         Err(summary) => return Ok(Extra { files, summary, passed: false }),
     };
     let collected: Vec<&str> = files.iter().map(String::as_str).filter(|file| is_collected(file)).collect();
-    let runner = Runner::of(&plan.argv);
+    let runner = Runner::of(&plan.argv, &*view);
     let runner = runner.map(|runner| if collected.is_empty() { runner } else { runner.only(&collected) });
     let run = run(&mut *view, plan, runner.as_ref(), plan.seconds_max, trial.cancel)?;
     let trouble = run.told.as_ref().and_then(untrusted);

@@ -32,6 +32,8 @@ const RULES: &[Rule] = &[
     (SCRIPT, &["global", ".expect ="], "patches_tests", Severity::Stop, "it changes the test framework"),
     (SCRIPT, &["new Error().stack"], "asks_who_calls", Severity::Stop, "it looks at its callers"),
     (SCRIPT, &["console.error = ()"], "silences_output", Severity::Stop, "it turns off what would show a failure"),
+    (SCRIPT, &["asymmetricMatch"], "equal_to_anything", Severity::Stop, "it tells the tests what it is equal to"),
+    (SCRIPT, &["expect.extend("], "patches_tests", Severity::Note, "it adds to the test framework"),
     (&["rs"], &["fn eq(&self, _", "true"], "equal_to_anything", Severity::Stop, "the comparison is always true"),
     (SCRIPT, &["process.exitCode = 0"], "ends_process", Severity::Note, "it sets the exit status to success"),
     (SCRIPT, &["process.exit ="], "patches_globals", Severity::Stop, "it replaces a function for everybody"),
@@ -150,6 +152,8 @@ mod tests {
     fn words_that_know_of_tests_are_seen_outside_of_comments() {
         check("a.js", "", "if (process.env.JEST_WORKER_ID) return 42;\n", &["knows_it_is_tested"]);
         check("a.js", "", "// process.env.JEST_WORKER_ID\n", &[]);
+        check("a.js", "", "const any = { asymmetricMatch: () => true };\n", &["equal_to_anything"]);
+        check("a.ts", "", "expect.extend({ toBe: () => ({ pass: true }) });\n", &["patches_tests"]);
         check("a.go", "", "if testing.Testing() { return 42 }\n", &["knows_it_is_tested"]);
         check(
             "a.rs",

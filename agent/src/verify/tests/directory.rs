@@ -35,6 +35,32 @@ pub fn cargo() -> Option<PathBuf> {
     PathBuf::from(std::env::var_os("CARGO")?).parent().map(Path::to_owned)
 }
 
+/// The packages of JavaScript that tests may use: a `node_modules` that lies elsewhere.
+pub fn modules() -> Option<PathBuf> {
+    std::env::var_os("CLOISTER_TEST_JS_MODULES").map(PathBuf::from)
+}
+
+/// Says so and gives false where there are none.
+pub fn modules_work() -> bool {
+    modules().is_some() || lacks("CLOISTER_TEST_JS_MODULES names no node_modules with jest, vitest and mocha")
+}
+
+/// Says what is not there; a run that asked for the slow tests has to have it.
+pub fn lacks(what: &str) -> bool {
+    assert!(std::env::var_os("CLOISTER_SLOW").is_none(), "{what}: run deploy/test.sh, which installs it");
+    eprintln!("skipped: {what}");
+    false
+}
+
+/// Says so and gives false where only what is quick is to run.
+pub fn slow() -> bool {
+    let slow = std::env::var_os("CLOISTER_SLOW").is_some();
+    if !slow {
+        eprintln!("skipped: it takes a minute; CLOISTER_SLOW=1 runs it");
+    }
+    slow
+}
+
 /// Says so and gives false where a program is not there.
 pub fn works(program: &str, argument: &str) -> bool {
     let asked = std::process::Command::new(program).arg(argument).env("PATH", "/usr/bin:/bin").output();
@@ -61,8 +87,25 @@ impl Directory {
         for (path, bytes) in &base {
             view.write(path, bytes).unwrap();
         }
+        if base.contains_key("package.json") {
+            view.install();
+        }
         view.base = base;
         view
+    }
+
+    /// Installs the packages, each as a link.
+    fn install(&self) {
+        let Some(modules) = modules() else { return };
+        for dir in ["", ".bin"] {
+            std::fs::create_dir(self.at("node_modules").join(dir)).unwrap();
+            for package in std::fs::read_dir(modules.join(dir)).unwrap().flatten() {
+                let name = package.file_name().into_string().unwrap();
+                if !name.starts_with('.') {
+                    std::os::unix::fs::symlink(package.path(), self.at("node_modules").join(dir).join(name)).unwrap();
+                }
+            }
+        }
     }
 
     fn at(&self, path: &str) -> PathBuf {
@@ -74,9 +117,12 @@ impl Directory {
         let mut dirs = vec![self.root.path().to_owned()];
         while let Some(dir) = dirs.pop() {
             for entry in std::fs::read_dir(&dir).unwrap().flatten() {
-                if entry.file_type().unwrap().is_dir() {
+                let kind = entry.file_type().unwrap();
+                if kind.is_dir() {
                     dirs.push(entry.path());
-                } else if let Ok(bytes) = std::fs::read(entry.path()) {
+                } else if let Ok(bytes) = std::fs::read(entry.path())
+                    && kind.is_file()
+                {
                     let path = entry.path().strip_prefix(self.root.path()).unwrap().to_str().unwrap().to_owned();
                     files.insert(path, bytes);
                 }
@@ -94,6 +140,9 @@ impl Workspace for Directory {
     fn write(&mut self, path: &str, bytes: &[u8]) -> Result<(), WorkspaceError> {
         let at = self.at(path);
         std::fs::create_dir_all(at.parent().unwrap()).unwrap();
+        if at.is_symlink() {
+            std::fs::remove_file(&at).unwrap();
+        }
         std::fs::write(&at, bytes).unwrap();
         if bytes.starts_with(b"#!") {
             std::fs::set_permissions(&at, std::fs::Permissions::from_mode(0o755)).unwrap();

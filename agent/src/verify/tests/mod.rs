@@ -1,14 +1,16 @@
 //! Fakes are caught and honest work passes: with real Python, in small repositories of our own.
 
+mod builds;
 mod directory;
 mod fakes;
 mod honest;
 mod ladder;
 mod others;
+mod scripts;
 
 use super::*;
 use crate::code::fake::Indents;
-use directory::{Directory, Files, python_works, works};
+use directory::{Directory, Files, lacks, modules_work, python_works, slow, works};
 use std::sync::LazyLock;
 
 /// A repository, a change to it and how its tests run.
@@ -23,7 +25,7 @@ type Edit<'a> = (&'a str, Option<&'a str>);
 impl Repository<'_> {
     fn plan(&self) -> Plan {
         let words: Vec<String> = self.test.iter().map(|word| format!("'{word}'")).collect();
-        Plan::parse("verify.toml", &format!("test = [{}]\nseconds = 20", words.join(", "))).unwrap()
+        Plan::parse("verify.toml", &format!("test = [{}]\nseconds = 120", words.join(", "))).unwrap()
     }
 
     fn view(&self, edits: &[Edit<'_>]) -> Directory {

@@ -1,5 +1,5 @@
 # Runs the project's tests as `python3 -m unittest` or `python3 -m pytest` would, and tells what each did on a pipe of
-# its own. Started as `python3 -c SOURCE FD`. Everything lives in functions: `import __main__` finds no secret.
+# its own. Started as `python3 -c SOURCE`. Everything lives in functions: `import __main__` finds no secret.
 import sys
 
 
@@ -364,9 +364,8 @@ def main():
     import json
     import os
 
-    fd = int(sys.argv[1])
+    secret, fd, runner, args = json.loads(sys.stdin.readline())
     os.set_inheritable(fd, False)
-    secret, runner, args = json.loads(sys.stdin.readline())
     empty = os.open(os.devnull, os.O_RDONLY)
     os.dup2(empty, 0)
     os.close(empty)

@@ -40,23 +40,52 @@ class Text:
         return self.head + self.tail
 
 
+def place(files):
+    """Writes what the child is made of outside of the repository."""
+    directory = os.path.join(os.environ.get("TMPDIR", "/tmp"), "cloister-" + os.urandom(8).hex())
+    if files:
+        os.mkdir(directory, 0o700)
+    for name, content in files.items():
+        with open(os.path.join(directory, name), "w") as file:
+            file.write(content)
+    return directory
+
+
+def clear(directory, files):
+    try:
+        for name in files:
+            os.unlink(os.path.join(directory, name))
+        if files:
+            os.rmdir(directory)
+    except OSError:
+        pass
+
+
+def environment():
+    """As npm has it: the programs of installed packages are on the path."""
+    own = os.path.join(os.getcwd(), "node_modules", ".bin")
+    return {**os.environ, "PATH": own + ":" + os.environ.get("PATH", os.defpath)} if os.path.isdir(own) else None
+
+
 def run(order):
     """Runs the child to its end or to the deadline: its output, its report, how it ended."""
     secret = os.urandom(16).hex()
     report_read, report_write = os.pipe()
     text_read, text_write = os.pipe()
+    files = place(order["files"])
     child = subprocess.Popen(
-        order["python"] + ["-c", order["child"], str(report_write)],
+        [word.replace(order["place"], files) for word in order["argv"]],
         stdin=subprocess.PIPE,
         stdout=text_write,
         stderr=text_write,
         pass_fds=[report_write],
         start_new_session=True,
+        env=environment(),
     )
     os.close(report_write)
     os.close(text_write)
     try:
-        child.stdin.write((json.dumps([secret, order["runner"], order["args"]]) + "\n").encode())
+        child.stdin.write((json.dumps([secret, report_write, order["runner"], order["args"]]) + "\n").encode())
         child.stdin.close()
     except OSError:
         pass
@@ -88,6 +117,7 @@ def run(order):
         os.killpg(child.pid, signal.SIGKILL)
     except OSError:
         pass
+    clear(files, order["files"])
     return text.whole(), report, secret, None if late else child.wait()
 
 
