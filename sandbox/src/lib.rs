@@ -47,4 +47,5 @@ pub use probe::{Finding, Probe, State, probe};
 pub use reap::{Leftover, reap};
 pub use runtime::{RUNTIME_NAMES, Runtime};
 pub use sandbox::{Attempt, BoxSpec, OpenError, Sandbox};
+pub use selfcheck::{Attack, SelfAttack, Trial};
 pub use view::{ENTRIES_MAX, Entry, FILE_BYTES_MAX, View, ViewError};

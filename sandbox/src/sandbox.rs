@@ -6,7 +6,7 @@ use std::io::{self, Read};
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use serde::{Deserialize, Serialize};
 
@@ -18,7 +18,7 @@ use crate::job::{Job, JobError, Outcome};
 use crate::limits::Limits;
 use crate::owner::Owner;
 use crate::remove::remove_tree;
-use crate::selfcheck;
+use crate::selfcheck::{self, SelfAttack};
 use crate::stage;
 use crate::view::View;
 
@@ -113,6 +113,7 @@ pub struct Sandbox {
     spec: BoxSpec,
     frame: Frame,
     view: View,
+    self_attack: Arc<SelfAttack>,
     /// How many jobs there were; held while one runs, because two overlays may not share an upper layer.
     jobs: Mutex<u64>,
 }
@@ -164,7 +165,7 @@ impl Sandbox {
         let known = known.filter(|_| footings.is_none());
         let candidates = match (footings, &known) {
             (Some(footings), _) => footings,
-            (None, Some(footing)) => vec![footing.clone()],
+            (None, Some((footing, _))) => vec![footing.clone()],
             (None, None) => candidates(spec)?,
         };
         let mut attempts = Vec::new();
@@ -177,12 +178,15 @@ impl Sandbox {
                     continue;
                 }
             };
-            let checked = if known.is_some() { Ok(()) } else { selfcheck::attack(&frame, &view) };
+            let checked = match &known {
+                Some((_, report)) => Ok(Arc::clone(report)),
+                None => selfcheck::attack(&frame, &view).map(Arc::new),
+            };
             match checked {
-                Ok(()) => {
+                Ok(self_attack) => {
                     let mut memo = FOOTINGS.lock().unwrap_or_else(PoisonError::into_inner);
-                    memo.get_or_insert_default().insert(key, footing);
-                    return Ok(Sandbox { spec: spec.clone(), frame, view, jobs: Mutex::new(0) });
+                    memo.get_or_insert_default().insert(key, (footing, Arc::clone(&self_attack)));
+                    return Ok(Sandbox { spec: spec.clone(), frame, view, self_attack, jobs: Mutex::new(0) });
                 }
                 Err(reason) => attempts.push(Attempt { footing, reason }),
             }
@@ -226,6 +230,11 @@ impl Sandbox {
         &self.frame.footing
     }
 
+    /// What the first box of this process on this footing found when it attacked itself. Everything held, or there were no box.
+    pub fn self_attack(&self) -> &SelfAttack {
+        &self.self_attack
+    }
+
     /// The repository, as it was resolved.
     pub fn repo(&self) -> &Path {
         &self.frame.repo
@@ -245,8 +254,8 @@ impl Drop for Sandbox {
 }
 
 type Key = (Option<PathBuf>, Option<u64>, Option<u64>);
-/// Footings that worked, by runtime asked for and the devices of repository and state.
-static FOOTINGS: Mutex<Option<HashMap<Key, Footing>>> = Mutex::new(None);
+/// Footings that worked, with what held on them, by runtime asked for and the devices of repository and state.
+static FOOTINGS: Mutex<Option<HashMap<Key, (Footing, Arc<SelfAttack>)>>> = Mutex::new(None);
 
 fn device(path: &Path) -> Option<u64> {
     fs::metadata(path).ok().map(|meta| meta.dev())
@@ -381,7 +390,9 @@ mod tests {
                         "{footing}: {}",
                         String::from_utf8_lossy(&outcome.stdout)
                     );
-                    eprintln!("works: {footing}");
+                    eprintln!("works: {footing}; it attacked itself for {:.2} s", sandbox.self_attack().seconds);
+                    sandbox.self_attack().trials.iter().for_each(|trial| eprintln!("  {trial}"));
+                    assert!(sandbox.self_attack().held());
                 }
                 Err(OpenError::Refused(attempts)) => eprintln!("does not: {}", attempts[0]),
                 Err(error) => panic!("{error}"),
