@@ -9,6 +9,7 @@
 //! below a workspace, no daemon, no mount that outlives its box.
 
 mod apply;
+mod arrival;
 mod beneath;
 mod bundle;
 mod cgroup;
@@ -19,6 +20,7 @@ mod job;
 mod journal;
 mod layers;
 mod limits;
+mod names;
 mod owner;
 mod path;
 mod probe;
@@ -38,10 +40,11 @@ pub use beneath::Kind;
 pub use bundle::WORKSPACE;
 pub use changes::{CHANGES_BYTES_MAX, Change, ChangeKind, Node};
 pub use container::RunError;
-pub use footing::{CgroupMode, Footing, Mapping, cgroup_mode};
+pub use footing::{CgroupMode, Footing, Mapping, cgroup_mode, footings};
 pub use job::{ARGUMENT_BYTES_MAX, Ending, Job, JobError, Outcome, Usage};
 pub use journal::{RecoverError, Recovered, recover};
 pub use limits::Limits;
+pub use names::Protected;
 pub use path::{DEPTH_MAX, NAME_BYTES_MAX, PATH_BYTES_MAX, PathError, RelPath};
 pub use probe::{Finding, Probe, State, probe};
 pub use reap::{Leftover, reap};

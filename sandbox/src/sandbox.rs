@@ -138,6 +138,11 @@ impl Sandbox {
         Self::open_on(&spec, None)
     }
 
+    /// Opens a box on one footing of [`crate::footings`]; attacks it, whatever worked before.
+    pub fn open_on_footing(spec: &BoxSpec, footing: Footing) -> Result<Sandbox, OpenError> {
+        Self::open_on(spec, Some(vec![footing]))
+    }
+
     /// `footings` are tried and attacked in this order; `None` tries what worked before, or all that this host may offer.
     fn open_on(spec: &BoxSpec, footings: Option<Vec<Footing>>) -> Result<Sandbox, OpenError> {
         let repo = repository(spec)?;
@@ -293,7 +298,7 @@ fn is_showable(tool: &Path) -> bool {
 }
 
 fn candidates(spec: &BoxSpec) -> Result<Vec<Footing>, OpenError> {
-    let candidates = footing::candidates(spec.runtime.as_deref());
+    let candidates = footing::footings(spec.runtime.as_deref());
     if candidates.is_empty() {
         let names = || crate::runtime::RUNTIME_NAMES.join(", ");
         let looked_for = spec.runtime.as_ref().map_or_else(names, |path| path.display().to_string());
@@ -377,7 +382,7 @@ mod tests {
         fs::write(repo.join("file"), "one\n").expect("file");
         let spec = BoxSpec::new(&repo, dir.path().join("boxes"));
         let mut worked = 0;
-        for footing in footing::candidates(None) {
+        for footing in footing::footings(None) {
             match Sandbox::open_on(&spec, Some(vec![footing.clone()])) {
                 Ok(sandbox) => {
                     worked += 1;
@@ -390,7 +395,7 @@ mod tests {
                         "{footing}: {}",
                         String::from_utf8_lossy(&outcome.stdout)
                     );
-                    eprintln!("works: {footing}; it attacked itself for {:.2} s", sandbox.self_attack().seconds);
+                    eprintln!("works: {footing}; it attacked itself for {} ms", sandbox.self_attack().milliseconds);
                     sandbox.self_attack().trials.iter().for_each(|trial| eprintln!("  {trial}"));
                     assert!(sandbox.self_attack().held());
                 }
@@ -398,7 +403,7 @@ mod tests {
                 Err(error) => panic!("{error}"),
             }
         }
-        let nothing_here = footing::candidates(None).is_empty() || stage::may_make_user_namespace().is_err();
+        let nothing_here = footing::footings(None).is_empty() || stage::may_make_user_namespace().is_err();
         assert!(worked > 0 || nothing_here);
     }
 }

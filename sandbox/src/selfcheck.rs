@@ -119,12 +119,12 @@ impl fmt::Display for Trial {
 }
 
 /// What a box found when it attacked itself: one [`Trial`] for each [`Attack`].
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct SelfAttack {
     /// In the order of [`Attack::ALL`].
     pub trials: Vec<Trial>,
-    /// Wall-clock time of all of them.
-    pub seconds: f64,
+    /// Wall-clock time of all of them, making the box included.
+    pub milliseconds: u64,
 }
 
 impl SelfAttack {
@@ -166,7 +166,7 @@ pub(crate) fn attack(frame: &Frame, view: &View) -> Result<SelfAttack, String> {
             findings.worked.push((Attack::WriteOutside, format!("a file appeared in {}", dir.display())));
         }
     }
-    findings.report(outcome.seconds)
+    findings.report((outcome.seconds * 1e3) as u64)
 }
 
 fn host_namespace(kind: &str) -> Option<String> {
@@ -181,7 +181,7 @@ struct Findings {
 }
 
 impl Findings {
-    fn report(self, seconds: f64) -> Result<SelfAttack, String> {
+    fn report(self, milliseconds: u64) -> Result<SelfAttack, String> {
         let words = |list: &[(Attack, String)], attack| -> Vec<String> {
             list.iter().filter(|(which, _)| *which == attack).map(|(_, words)| words.clone()).collect()
         };
@@ -190,7 +190,7 @@ impl Findings {
             let held = worked.is_empty();
             Trial { attack, held, told: if held { words(&self.untried, attack) } else { worked } }
         });
-        let report = SelfAttack { trials: trials.into(), seconds };
+        let report = SelfAttack { trials: trials.into(), milliseconds };
         if report.held() {
             return Ok(report);
         }
@@ -276,7 +276,7 @@ mod tests {
         == ns/cgroup\ncgroup:[9]\n== attacks\nuntried remount there is no mount in the box\nnoise\n== done\n";
 
     fn report(told: &str) -> Result<SelfAttack, String> {
-        judge(told, &|kind| Some(format!("{kind}:[1]"))).and_then(|findings| findings.report(0.1))
+        judge(told, &|kind| Some(format!("{kind}:[1]"))).and_then(|findings| findings.report(1))
     }
 
     #[test]
