@@ -31,6 +31,7 @@ mod runtime;
 mod sandbox;
 mod seccomp;
 mod selfcheck;
+mod sockets;
 mod stage;
 mod usage;
 mod view;
