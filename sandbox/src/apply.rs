@@ -433,6 +433,35 @@ mod tests {
         assert!(undone >= 5 && finished >= 5, "{undone} undone, {finished} finished");
     }
 
+    /// Puts a symlink to elsewhere in the place of a directory before the n-th effect, for every n.
+    #[test]
+    fn a_directory_swapped_for_a_symlink_at_any_moment_leads_no_write_outside() {
+        for stop in 0.. {
+            let (dir, repo, journals, changes) = yard();
+            let outside = dir.path().join("outside");
+            fs::create_dir_all(outside.join("deep")).expect("outside");
+            fs::write(outside.join("a"), "theirs").expect("file");
+            let before = tree(&outside);
+            let mut seen = 0;
+            let answer = observed(&changes, &repo, &journals, &mut |_| {
+                if seen == stop {
+                    for name in ["src", "new"] {
+                        let _ = fs::rename(repo.join(name), dir.path().join(name));
+                        std::os::unix::fs::symlink(&outside, repo.join(name)).expect("symlink");
+                    }
+                }
+                seen += 1;
+            });
+            assert_eq!(tree(&outside), before, "before effect {stop}: {answer:?}");
+            let _ = journal::recover_those(&journals, |_| true);
+            assert_eq!(tree(&outside), before, "by the recovery after effect {stop}");
+            if seen <= stop {
+                assert!(answer.is_ok() && stop > 5, "{stop}: {answer:?}");
+                break;
+            }
+        }
+    }
+
     #[test]
     fn what_somebody_changed_between_the_crash_and_the_recovery_is_left_alone_and_told() {
         let (_dir, repo, journals, changes) = yard();
