@@ -228,6 +228,7 @@ impl Job {
         let directory = state.sessions().join(id);
         let diff = finished.report.as_ref().map(|report| report.diff.as_str()).unwrap_or_default();
         std::fs::write(directory.join("change.diff"), diff)?;
+        tell_protected(&finished.changes);
         let exit = Exit::from(&finished.ending);
         let kept = format!("the change is in {}", directory.join("change.diff").display());
         let applied = match finished.ending {
@@ -298,6 +299,15 @@ fn apply(
             .map_err(|error| anyhow::anyhow!("the change was applied, but the log cannot be written: {error}"))?;
     }
     Ok(())
+}
+
+/// Names what something acts on later, whether or not it was there before.
+fn tell_protected(changes: &[agent::workspace::Change]) {
+    for change in changes {
+        if let Some(why) = sandbox::Protected::of(Path::new(&change.path)) {
+            eprintln!("note: look at {:?} in this change: {why}", change.path);
+        }
+    }
 }
 
 /// What every hook of a session is told.

@@ -49,7 +49,7 @@ pub(crate) fn judge(
                 names.iter().any(|name| is_part(name))
                     || paths.iter().any(|path| path.parent() == Some(dir) && path.file_name().is_some_and(is_part))
             };
-            if REPOSITORY.iter().all(|part| is_there(&part)) {
+            if REPOSITORY.iter().all(is_there) {
                 return Ok(Some((path.to_owned(), Refusal::Repository(dir.to_owned()))));
             }
         }

@@ -17,6 +17,7 @@ use crate::footing::{self, Footing, Ids, Mapping};
 use crate::job::{Job, JobError, Outcome};
 use crate::limits::Limits;
 use crate::owner::Owner;
+use crate::path::RelPath;
 use crate::remove::remove_tree;
 use crate::selfcheck::{self, SelfAttack};
 use crate::stage;
@@ -185,7 +186,11 @@ impl Sandbox {
             };
             let checked = match &known {
                 Some((_, report)) => Ok(Arc::clone(report)),
-                None => selfcheck::attack(&frame, &view).map(Arc::new),
+                None => {
+                    let (root, never) = (RelPath::root(), AtomicBool::new(false));
+                    selfcheck::attack(dir, |job, limits| frame.run(&view, (job, &root), limits, 0, &never))
+                        .map(Arc::new)
+                }
             };
             match checked {
                 Ok(self_attack) => {
@@ -259,8 +264,10 @@ impl Drop for Sandbox {
 }
 
 type Key = (Option<PathBuf>, Option<u64>, Option<u64>);
-/// Footings that worked, with what held on them, by runtime asked for and the devices of repository and state.
-static FOOTINGS: Mutex<Option<HashMap<Key, (Footing, Arc<SelfAttack>)>>> = Mutex::new(None);
+/// A footing that worked, and what held on it.
+type Known = (Footing, Arc<SelfAttack>);
+/// By runtime asked for and the devices of repository and state.
+static FOOTINGS: Mutex<Option<HashMap<Key, Known>>> = Mutex::new(None);
 
 fn device(path: &Path) -> Option<u64> {
     fs::metadata(path).ok().map(|meta| meta.dev())

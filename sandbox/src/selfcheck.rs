@@ -9,15 +9,12 @@ use std::fs;
 use std::io::ErrorKind;
 use std::net::TcpListener;
 use std::path::Path;
-use std::sync::atomic::AtomicBool;
 
 use serde::Serialize;
 
-use crate::container::Frame;
-use crate::job::{Ending, Job};
+use crate::container::RunError;
+use crate::job::{Ending, Job, Outcome};
 use crate::limits::Limits;
-use crate::path::RelPath;
-use crate::view::View;
 
 const SCRIPT: &str = include_str!("selfcheck.sh");
 /// What the self-check may use, so that it is quick to go beyond it.
@@ -134,24 +131,26 @@ impl SelfAttack {
     }
 }
 
-/// Runs the attacks; the error says which one worked, or why the box did not even start.
-pub(crate) fn attack(frame: &Frame, view: &View) -> Result<SelfAttack, String> {
-    // A caller in vain: nobody in a box reaches it.
+/// Has the attacks run in a box whose own directory on the host is `dir`; the error says which one worked, or why the box did
+/// not even start.
+pub(crate) fn attack(
+    dir: &Path,
+    run: impl FnOnce(&Job, &Limits) -> Result<Outcome, RunError>,
+) -> Result<SelfAttack, String> {
+    // Nobody in a box reaches it.
     let sink = TcpListener::bind("127.0.0.1:0").and_then(|sink| sink.set_nonblocking(true).map(|()| sink)).ok();
     let port = sink.as_ref().and_then(|sink| sink.local_addr().ok()).map_or(9, |address| address.port());
     let argv = [
         "/bin/sh".to_owned(),
         "-s".to_owned(),
-        frame.dir.display().to_string(),
+        dir.display().to_string(),
         std::process::id().to_string(),
         port.to_string(),
         LIMITS.pids_max.to_string(),
         MEMORY_MIB_TRIED.to_string(),
     ];
     let job = Job { stdin: Some(SCRIPT.into()), ..Job::new(argv) };
-    let outcome = frame
-        .run(view, (&job, &RelPath::root()), &LIMITS, 0, &AtomicBool::new(false))
-        .map_err(|error| error.to_string())?;
+    let outcome = run(&job, &LIMITS).map_err(|error| error.to_string())?;
     let told = String::from_utf8_lossy(&outcome.stdout);
     if outcome.ending != Ending::Exited(0) {
         let tail: String = told.lines().rev().take(3).collect::<Vec<_>>().join(" / ");
@@ -161,9 +160,9 @@ pub(crate) fn attack(frame: &Frame, view: &View) -> Result<SelfAttack, String> {
     if sink.is_some_and(|sink| !matches!(sink.accept(), Err(error) if error.kind() == ErrorKind::WouldBlock)) {
         findings.worked.push((Attack::ReachNetwork, "a call arrived on the host".into()));
     }
-    for dir in [Path::new("/"), Path::new("/usr"), Path::new("/etc"), Path::new("/run"), &frame.dir] {
-        if fs::symlink_metadata(dir.join(".cloister-attack")).is_ok() {
-            findings.worked.push((Attack::WriteOutside, format!("a file appeared in {}", dir.display())));
+    for place in [Path::new("/"), Path::new("/usr"), Path::new("/etc"), Path::new("/run"), dir] {
+        if fs::symlink_metadata(place.join(".cloister-attack")).is_ok() {
+            findings.worked.push((Attack::WriteOutside, format!("a file appeared in {}", place.display())));
         }
     }
     findings.report((outcome.seconds * 1e3) as u64)
