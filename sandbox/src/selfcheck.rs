@@ -20,13 +20,13 @@ const SCRIPT: &str = include_str!("selfcheck.sh");
 /// What the self-check may use, so that it is quick to go beyond it.
 const LIMITS: Limits = Limits {
     seconds_max: 20.0,
-    pids_max: 48,
-    memory_bytes_max: 64 << 20,
+    pids_max: 32,
+    memory_bytes_max: 48 << 20,
     output_bytes_max: 1 << 20,
     ..Limits::DEFAULT
 };
 /// More than [`LIMITS`] allow.
-const MEMORY_MIB_TRIED: u64 = 128;
+const MEMORY_MIB_TRIED: u64 = 64;
 
 /// What a box tries against itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
