@@ -46,7 +46,7 @@ for flag in flags:
     pid = libc.syscall(435, arguments, ctypes.c_long(88))
     if pid == 0: libc._exit(0)
     if pid > 0: print('clone3', hex(flag))
-for name in os.listdir('/proc/1/ns'):
+for name in os.listdir('/proc/self/ns'):
     fd = os.open('/proc/self/ns/' + name, os.O_RDONLY)
     if call(308, fd, 0) == 'DONE': print('setns', name)
 print('end')
