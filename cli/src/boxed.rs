@@ -26,6 +26,11 @@ impl Boxed {
         self.sandbox.footing().to_string()
     }
 
+    /// What the box tried against itself before its first job, for the log.
+    pub fn self_attack(&self) -> &sandbox::SelfAttack {
+        self.sandbox.self_attack()
+    }
+
     /// What no job may see: the gate reads commands, but a program can open any file that is there.
     fn hidden(&self) -> Result<Vec<PathBuf>, WorkspaceError> {
         let walked = self.sandbox.view().walk(|_| true).map_err(|error| told(".", error))?;

@@ -35,6 +35,9 @@ pub fn doctor() -> Result<Exit, Fatal> {
             println!("          what to do: {}", finding.remedy);
         }
     }
+    for trial in probe.self_attack.iter().flat_map(|report| &report.trials) {
+        println!("attack    {trial}");
+    }
     let verdict = match (broken, models) {
         (true, _) => "boxes do not work here: `cloister run` will refuse",
         (false, true) => "this host can run tasks",

@@ -107,6 +107,7 @@ impl Job {
         let made_of = json!({
             "model_sha256": model_sha256.map(|digest| digest.to_string()),
             "policy_sha256": policy_sha256(self.args.policy.as_deref(), &repo), "index_generation": indexed.generation,
+            "box": boxed.footing(), "self_attack": boxed.self_attack(),
         });
         let mut log = begin_log(state, &id, key, self.header(&id, &repo, model.name(), made_of))?;
         let mut watcher = self.watcher(&id, model.name(), &boxed);
@@ -227,6 +228,7 @@ impl Job {
         let directory = state.sessions().join(id);
         let diff = finished.report.as_ref().map(|report| report.diff.as_str()).unwrap_or_default();
         std::fs::write(directory.join("change.diff"), diff)?;
+        tell_protected(&finished.changes);
         let exit = Exit::from(&finished.ending);
         let kept = format!("the change is in {}", directory.join("change.diff").display());
         let applied = match finished.ending {
@@ -297,6 +299,15 @@ fn apply(
             .map_err(|error| anyhow::anyhow!("the change was applied, but the log cannot be written: {error}"))?;
     }
     Ok(())
+}
+
+/// Names what something acts on later, whether or not it was there before.
+fn tell_protected(changes: &[agent::workspace::Change]) {
+    for change in changes {
+        if let Some(why) = sandbox::Protected::of(Path::new(&change.path)) {
+            eprintln!("note: look at {:?} in this change: {why}", change.path);
+        }
+    }
 }
 
 /// What every hook of a session is told.

@@ -14,6 +14,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use rustix::fs::{Gid, Mode, Uid};
 
+use crate::arrival;
 use crate::beneath::{self, Inode, Kind};
 use crate::changes::{Change, ChangeKind, Node};
 use crate::journal::{self, Journal, Phase, Step};
@@ -79,6 +80,15 @@ pub enum Refusal {
     /// The path is in git's own directory.
     #[error("it is in git's own directory")]
     Git,
+    /// A part of its name reads as something else to people or to another file system.
+    #[error("its name {0}; rename it in the box")]
+    Name(&'static str),
+    /// Its name is another spelling (case, Unicode) of one that is there.
+    #[error("its name only looks different from {0:?}, which is there; use that name")]
+    Twin(String),
+    /// With it a directory becomes a git repository, whose configuration names programs that git runs.
+    #[error("it makes {0:?} a git repository, in which git would run what its configuration names")]
+    Repository(PathBuf),
     /// The path is not UTF-8.
     #[error("its name is not UTF-8")]
     NotUtf8,
@@ -123,6 +133,7 @@ pub(crate) fn observed(
     let plans = changes.iter().map(plan).collect::<Result<Vec<_>, _>>()?;
     check_overlaps(&plans)?;
     check_all(&root, &plans)?;
+    check_arrivals(&root, &plans)?;
     fs::create_dir_all(journals).map_err(failed("make", journals))?;
     let transaction = format!("{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
     let mut journal = draw_up(&root, repo, &plans, &transaction)?;
@@ -212,6 +223,18 @@ fn check_overlaps(plans: &[Plan<'_>]) -> Result<(), ApplyError> {
     }
     let nested = |plan: &&Plan<'_>| plan.path.as_path().ancestors().skip(1).any(|above| seen.contains(above));
     plans.iter().find(nested).map_or(Ok(()), |plan| Err(plan.refused(Refusal::Overlaps)))
+}
+
+/// Judges the names that are new in the tree.
+fn check_arrivals(root: &OwnedFd, plans: &[Plan<'_>]) -> Result<(), ApplyError> {
+    let written: Vec<_> =
+        plans.iter().filter(|plan| plan.write.is_some()).map(|plan| (&plan.path, plan.before.is_none())).collect();
+    let removed = plans.iter().filter(|plan| plan.write.is_none()).map(|plan| plan.path.as_path()).collect();
+    match arrival::judge(root, &written, &removed) {
+        Ok(None) => Ok(()),
+        Ok(Some((path, reason))) => Err(ApplyError::Refused { path, reason }),
+        Err((path, source)) => Err(ApplyError::Io { what: "look at", path, source }),
+    }
 }
 
 /// Judges the changes against the tree.
@@ -408,6 +431,35 @@ mod tests {
             }
         }
         assert!(undone >= 5 && finished >= 5, "{undone} undone, {finished} finished");
+    }
+
+    /// Puts a symlink to elsewhere in the place of a directory before the n-th effect, for every n.
+    #[test]
+    fn a_directory_swapped_for_a_symlink_at_any_moment_leads_no_write_outside() {
+        for stop in 0.. {
+            let (dir, repo, journals, changes) = yard();
+            let outside = dir.path().join("outside");
+            fs::create_dir_all(outside.join("deep")).expect("outside");
+            fs::write(outside.join("a"), "theirs").expect("file");
+            let before = tree(&outside);
+            let mut seen = 0;
+            let answer = observed(&changes, &repo, &journals, &mut |_| {
+                if seen == stop {
+                    for name in ["src", "new"] {
+                        let _ = fs::rename(repo.join(name), dir.path().join(name));
+                        std::os::unix::fs::symlink(&outside, repo.join(name)).expect("symlink");
+                    }
+                }
+                seen += 1;
+            });
+            assert_eq!(tree(&outside), before, "before effect {stop}: {answer:?}");
+            let _ = journal::recover_those(&journals, |_| true);
+            assert_eq!(tree(&outside), before, "by the recovery after effect {stop}");
+            if seen <= stop {
+                assert!(answer.is_ok() && stop > 5, "{stop}: {answer:?}");
+                break;
+            }
+        }
     }
 
     #[test]

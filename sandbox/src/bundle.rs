@@ -16,6 +16,7 @@ use crate::job::Job;
 use crate::limits::Limits;
 use crate::path::RelPath;
 use crate::seccomp;
+use crate::sockets;
 
 /// Where the repository is in a box.
 pub const WORKSPACE: &str = "/workspace";
@@ -200,7 +201,8 @@ pub(crate) fn config(
     let (uid_mappings, gid_mappings) = ids.mappings();
     let namespaces = ["pid", "network", "ipc", "uts", "mount", "user", "cgroup"].map(|kind| json!({ "type": kind }));
     let hidden = job.hidden.iter().map(|path| Path::new(WORKSPACE).join(path));
-    let masked: Vec<PathBuf> = MASKED.iter().map(PathBuf::from).chain(hidden).collect();
+    let sockets = sockets::below(places.shown.iter().map(|(_, inside)| inside.as_path()));
+    let masked: Vec<PathBuf> = MASKED.iter().map(PathBuf::from).chain(sockets).chain(hidden).collect();
     let mut linux = json!({
         "namespaces": namespaces,
         "uidMappings": uid_mappings,

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 
 use crate::beneath::{self, Inode, Kind};
 use crate::layers;
+use crate::names::Protected;
 use crate::path::RelPath;
 use crate::view::{ENTRIES_MAX, FILE_BYTES_MAX, View, ViewError, at};
 
@@ -31,6 +32,13 @@ pub struct Change {
     pub before_mode: Option<u32>,
     /// Permission bits in the box.
     pub mode: Option<u32>,
+}
+
+impl Change {
+    /// Why a person should look at this file by name, whether or not it was there before: something acts on it later.
+    pub fn protected(&self) -> Option<Protected> {
+        Protected::of(&self.path)
+    }
 }
 
 /// What happened to a file.

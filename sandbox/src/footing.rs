@@ -48,8 +48,8 @@ impl fmt::Display for Footing {
     }
 }
 
-/// The footings worth a try, best first.
-pub(crate) fn candidates(chosen: Option<&Path>) -> Vec<Footing> {
+/// The footings worth a try on this host, best first; of one runtime when that is `chosen`.
+pub fn footings(chosen: Option<&Path>) -> Vec<Footing> {
     let mappings: &[Mapping] = if is_root() { &[Mapping::Idmapped, Mapping::Owner] } else { &[Mapping::Rootless] };
     // A box without control groups is weaker than one under another runtime, so it comes after all of these.
     let cgroups: &[bool] = if is_root() { &[true, false] } else { &[false] };

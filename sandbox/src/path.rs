@@ -8,6 +8,8 @@ use std::fmt;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
 
+use crate::names;
+
 /// Longest path in bytes.
 pub const PATH_BYTES_MAX: usize = 4_000;
 /// Longest component in bytes.
@@ -82,9 +84,9 @@ impl RelPath {
         &self.0
     }
 
-    /// Whether a part of the path is `.git`, in any case (a case-insensitive file system would make them one).
+    /// Whether a part of the path is `.git`, in whatever spelling a file system would take for it.
     pub fn touches_git(&self) -> bool {
-        self.names().any(|name| name.as_bytes().eq_ignore_ascii_case(b".git"))
+        self.names().any(|name| names::is_git(&name.to_string_lossy()))
     }
 
     pub(crate) fn names(&self) -> impl Iterator<Item = &OsStr> {
@@ -103,9 +105,10 @@ impl RelPath {
     }
 }
 
+/// For people: what would not be seen, or would change what is seen, is written as an escape.
 impl fmt::Display for RelPath {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.0.as_os_str().is_empty() { out.write_str(".") } else { self.0.display().fmt(out) }
+        if self.0.as_os_str().is_empty() { out.write_str(".") } else { names::show(&self.0.to_string_lossy(), out) }
     }
 }
 

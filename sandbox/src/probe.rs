@@ -6,6 +6,7 @@ use std::path::Path;
 use crate::footing::{CgroupMode, Footing, Mapping, cgroup_mode, is_root};
 use crate::runtime::Runtime;
 use crate::sandbox::{Attempt, BoxSpec, OpenError, Sandbox};
+use crate::selfcheck::SelfAttack;
 use crate::stage;
 
 /// The answers for `cloister doctor`.
@@ -21,6 +22,8 @@ pub struct Probe {
     pub no_namespaces: Option<String>,
     /// The way in which a box was opened and attacked in vain; `None` when there is no way.
     pub footing: Option<Footing>,
+    /// What that box tried against itself.
+    pub self_attack: Option<SelfAttack>,
     /// Ways that do not work here, with the reason.
     pub attempts: Vec<Attempt>,
     /// One line per thing worth knowing.
@@ -61,12 +64,16 @@ pub fn probe(state: &Path, runtime: Option<&Path>) -> Probe {
         cgroups: cgroup_mode(),
         no_namespaces: stage::may_make_user_namespace().err().map(|error| error.to_string()),
         footing: None,
+        self_attack: None,
         attempts: Vec::new(),
         findings: Vec::new(),
     };
     let mut failure = None;
     match try_box(state, runtime) {
-        Ok(footing) => probe.footing = Some(footing),
+        Ok((footing, self_attack)) => {
+            probe.footing = Some(footing);
+            probe.self_attack = Some(self_attack);
+        }
         Err(OpenError::Refused(attempts)) => probe.attempts = attempts,
         Err(error) => failure = Some(error.to_string()),
     }
@@ -74,16 +81,16 @@ pub fn probe(state: &Path, runtime: Option<&Path>) -> Probe {
     probe
 }
 
-fn try_box(state: &Path, runtime: Option<&Path>) -> Result<Footing, OpenError> {
+fn try_box(state: &Path, runtime: Option<&Path>) -> Result<(Footing, SelfAttack), OpenError> {
     let at_state = |source| OpenError::State { what: "write in", path: state.to_owned(), source };
     fs::create_dir_all(state).map_err(at_state)?;
     let repo = tempfile::Builder::new().prefix(".probe-").tempdir_in(state).map_err(at_state)?;
     let spec =
         BoxSpec { label: "probe".into(), runtime: runtime.map(Path::to_owned), ..BoxSpec::new(repo.path(), state) };
     let sandbox = Sandbox::open(spec)?;
-    let footing = sandbox.footing().clone();
+    let found = (sandbox.footing().clone(), sandbox.self_attack().clone());
     sandbox.close().map_err(at_state)?;
-    Ok(footing)
+    Ok(found)
 }
 
 impl Probe {

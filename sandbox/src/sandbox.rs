@@ -6,7 +6,7 @@ use std::io::{self, Read};
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use serde::{Deserialize, Serialize};
 
@@ -17,8 +17,9 @@ use crate::footing::{self, Footing, Ids, Mapping};
 use crate::job::{Job, JobError, Outcome};
 use crate::limits::Limits;
 use crate::owner::Owner;
+use crate::path::RelPath;
 use crate::remove::remove_tree;
-use crate::selfcheck;
+use crate::selfcheck::{self, SelfAttack};
 use crate::stage;
 use crate::view::View;
 
@@ -113,6 +114,7 @@ pub struct Sandbox {
     spec: BoxSpec,
     frame: Frame,
     view: View,
+    self_attack: Arc<SelfAttack>,
     /// How many jobs there were; held while one runs, because two overlays may not share an upper layer.
     jobs: Mutex<u64>,
 }
@@ -135,6 +137,11 @@ impl Sandbox {
     /// ones on the same file systems trust that.
     pub fn open(spec: BoxSpec) -> Result<Sandbox, OpenError> {
         Self::open_on(&spec, None)
+    }
+
+    /// Opens a box on one footing of [`crate::footings`]; attacks it, whatever worked before.
+    pub fn open_on_footing(spec: &BoxSpec, footing: Footing) -> Result<Sandbox, OpenError> {
+        Self::open_on(spec, Some(vec![footing]))
     }
 
     /// `footings` are tried and attacked in this order; `None` tries what worked before, or all that this host may offer.
@@ -164,7 +171,7 @@ impl Sandbox {
         let known = known.filter(|_| footings.is_none());
         let candidates = match (footings, &known) {
             (Some(footings), _) => footings,
-            (None, Some(footing)) => vec![footing.clone()],
+            (None, Some((footing, _))) => vec![footing.clone()],
             (None, None) => candidates(spec)?,
         };
         let mut attempts = Vec::new();
@@ -177,12 +184,19 @@ impl Sandbox {
                     continue;
                 }
             };
-            let checked = if known.is_some() { Ok(()) } else { selfcheck::attack(&frame, &view) };
+            let checked = match &known {
+                Some((_, report)) => Ok(Arc::clone(report)),
+                None => {
+                    let (root, never) = (RelPath::root(), AtomicBool::new(false));
+                    selfcheck::attack(dir, |job, limits| frame.run(&view, (job, &root), limits, 0, &never))
+                        .map(Arc::new)
+                }
+            };
             match checked {
-                Ok(()) => {
+                Ok(self_attack) => {
                     let mut memo = FOOTINGS.lock().unwrap_or_else(PoisonError::into_inner);
-                    memo.get_or_insert_default().insert(key, footing);
-                    return Ok(Sandbox { spec: spec.clone(), frame, view, jobs: Mutex::new(0) });
+                    memo.get_or_insert_default().insert(key, (footing, Arc::clone(&self_attack)));
+                    return Ok(Sandbox { spec: spec.clone(), frame, view, self_attack, jobs: Mutex::new(0) });
                 }
                 Err(reason) => attempts.push(Attempt { footing, reason }),
             }
@@ -226,6 +240,11 @@ impl Sandbox {
         &self.frame.footing
     }
 
+    /// What the first box of this process on this footing found when it attacked itself. Everything held, or there were no box.
+    pub fn self_attack(&self) -> &SelfAttack {
+        &self.self_attack
+    }
+
     /// The repository, as it was resolved.
     pub fn repo(&self) -> &Path {
         &self.frame.repo
@@ -245,8 +264,10 @@ impl Drop for Sandbox {
 }
 
 type Key = (Option<PathBuf>, Option<u64>, Option<u64>);
-/// Footings that worked, by runtime asked for and the devices of repository and state.
-static FOOTINGS: Mutex<Option<HashMap<Key, Footing>>> = Mutex::new(None);
+/// A footing that worked, and what held on it.
+type Known = (Footing, Arc<SelfAttack>);
+/// By runtime asked for and the devices of repository and state.
+static FOOTINGS: Mutex<Option<HashMap<Key, Known>>> = Mutex::new(None);
 
 fn device(path: &Path) -> Option<u64> {
     fs::metadata(path).ok().map(|meta| meta.dev())
@@ -284,7 +305,7 @@ fn is_showable(tool: &Path) -> bool {
 }
 
 fn candidates(spec: &BoxSpec) -> Result<Vec<Footing>, OpenError> {
-    let candidates = footing::candidates(spec.runtime.as_deref());
+    let candidates = footing::footings(spec.runtime.as_deref());
     if candidates.is_empty() {
         let names = || crate::runtime::RUNTIME_NAMES.join(", ");
         let looked_for = spec.runtime.as_ref().map_or_else(names, |path| path.display().to_string());
@@ -368,7 +389,7 @@ mod tests {
         fs::write(repo.join("file"), "one\n").expect("file");
         let spec = BoxSpec::new(&repo, dir.path().join("boxes"));
         let mut worked = 0;
-        for footing in footing::candidates(None) {
+        for footing in footing::footings(None) {
             match Sandbox::open_on(&spec, Some(vec![footing.clone()])) {
                 Ok(sandbox) => {
                     worked += 1;
@@ -381,13 +402,15 @@ mod tests {
                         "{footing}: {}",
                         String::from_utf8_lossy(&outcome.stdout)
                     );
-                    eprintln!("works: {footing}");
+                    eprintln!("works: {footing}; it attacked itself for {} ms", sandbox.self_attack().milliseconds);
+                    sandbox.self_attack().trials.iter().for_each(|trial| eprintln!("  {trial}"));
+                    assert!(sandbox.self_attack().held());
                 }
                 Err(OpenError::Refused(attempts)) => eprintln!("does not: {}", attempts[0]),
                 Err(error) => panic!("{error}"),
             }
         }
-        let nothing_here = footing::candidates(None).is_empty() || stage::may_make_user_namespace().is_err();
+        let nothing_here = footing::footings(None).is_empty() || stage::may_make_user_namespace().is_err();
         assert!(worked > 0 || nothing_here);
     }
 }

@@ -14,6 +14,9 @@ pub(crate) struct Growth<'a> {
     next: Instant,
 }
 
+/// What an entry counts beside its blocks: an inode, its place in a directory, and the work of telling it. A million empty
+/// files are about the default limit.
+const ENTRY_BYTES: u64 = 2048;
 const FIRST_LOOK: Duration = Duration::from_millis(500);
 
 impl<'a> Growth<'a> {
@@ -50,8 +53,7 @@ fn add(dir: &OwnedFd, bytes_max: u64, depth: usize, bytes: &mut u64) -> io::Resu
     for name in beneath::names(dir)? {
         // Files come and go while a job runs.
         let Some(inode) = beneath::child(dir, &name).ok().flatten() else { continue };
-        // An entry without blocks still costs an inode.
-        *bytes = bytes.saturating_add(u64::try_from(inode.stat.st_blocks).unwrap_or(0) * 512 + 256);
+        *bytes = bytes.saturating_add(u64::try_from(inode.stat.st_blocks).unwrap_or(0) * 512 + ENTRY_BYTES);
         if *bytes > bytes_max {
             return Ok(());
         }

@@ -34,6 +34,8 @@ fn a_log_is_verified_told_as_a_story_and_exported() {
     let header = home.records("header").remove(0);
     assert_eq!(header["policy_sha256"].as_str().unwrap().len(), 64, "{header}");
     assert!(header["index_generation"].is_u64(), "{header}");
+    let trials = header["self_attack"]["trials"].as_array().expect("the self-attack of the box");
+    assert!(trials.len() >= 9 && trials.iter().all(|trial| trial["held"] == true), "{header}");
 }
 
 #[test]

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 
-use sandbox::{BoxSpec, Job, OpenError, Outcome, Sandbox};
+use sandbox::{BoxSpec, Footing, Job, OpenError, Outcome, Sandbox, footings};
 use tempfile::TempDir;
 
 /// A small repository and a place for boxes.
@@ -61,6 +61,77 @@ pub fn open(spec: BoxSpec) -> Option<Sandbox> {
         }
         Err(error) => panic!("{error}"),
     }
+}
+
+/// Gives `check` a box over a fresh yard on the best footing of this host, with `CLOISTER_SLOW` on every one; prints which
+/// there are not, and why.
+pub fn everywhere(check: impl Fn(&Yard, &Sandbox)) {
+    let all = std::env::var_os("CLOISTER_SLOW").is_some();
+    let mut worked = 0;
+    for footing in footings(None) {
+        if worked > 0 && !all {
+            eprintln!("SKIPPED: {footing}; set CLOISTER_SLOW to try every footing");
+            continue;
+        }
+        worked += usize::from(on(&footing, &check));
+    }
+    assert!(worked > 0 || Yard::new().open().is_none(), "boxes can be made here, but on no footing");
+}
+
+fn on(footing: &Footing, check: &impl Fn(&Yard, &Sandbox)) -> bool {
+    let yard = Yard::new();
+    match Sandbox::open_on_footing(&yard.spec(), footing.clone()) {
+        Ok(sandbox) => {
+            eprintln!("on {footing}");
+            check(&yard, &sandbox);
+            true
+        }
+        Err(OpenError::Refused(attempts)) => {
+            attempts.iter().for_each(|attempt| eprintln!("SKIPPED: {attempt}"));
+            false
+        }
+        Err(error) => panic!("{error}"),
+    }
+}
+
+/// Starts tests of this binary again as an ordinary user, who gets boxes on other footings; gives what they printed. `None`,
+/// with a line that says so, where there is no other user to be.
+pub fn as_nobody(tests: &[&str]) -> Option<String> {
+    use std::os::unix::fs::PermissionsExt;
+    use std::os::unix::process::CommandExt;
+
+    const NOBODY: u32 = 65_534;
+    let home = tempfile::tempdir().expect("home");
+    let own = home.path().join("it");
+    fs::copy(std::env::current_exe().expect("own path"), &own).expect("copy");
+    for path in [home.path(), &own] {
+        fs::set_permissions(path, PermissionsExt::from_mode(0o755)).expect("mode");
+    }
+    let tmp = home.path().join("tmp");
+    fs::create_dir(&tmp).expect("tmp");
+    if std::os::unix::fs::chown(&tmp, Some(NOBODY), Some(NOBODY)).is_err() {
+        eprintln!("SKIPPED: only root can become another user");
+        return None;
+    }
+    let told = std::process::Command::new(&own)
+        .args(tests)
+        .arg("--nocapture")
+        .env("TMPDIR", &tmp)
+        .current_dir("/")
+        .uid(NOBODY)
+        .gid(NOBODY)
+        .output();
+    let told = match told {
+        Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => {
+            eprintln!("SKIPPED: another user cannot reach {}", home.path().display());
+            return None;
+        }
+        told => told.expect("start"),
+    };
+    let text = String::from_utf8_lossy(&told.stdout) + String::from_utf8_lossy(&told.stderr);
+    assert!(told.status.success(), "{text}");
+    text.lines().filter(|line| line.contains("SKIPPED")).for_each(|line| eprintln!("as nobody: {line}"));
+    Some(text.into_owned())
 }
 
 /// Runs a shell script to its end.

@@ -2,7 +2,7 @@
 
 mod apply;
 mod boxes;
-mod escape;
+mod escapes;
 mod harness;
 mod limits;
 mod reap;
