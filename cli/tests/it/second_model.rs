@@ -47,14 +47,13 @@ fn where_the_second_model_fails_the_change_is_not_proven_and_not_applied() {
     if !boxes_work() {
         return;
     }
-    let before = |home: &Home| home.snapshot();
     for reply in [Reply::Refuse(500, "no".into()), Reply::Say("looks good to me".into())] {
         let home = Home::with_bug();
-        let untouched = before(&home);
+        let before = home.snapshot();
         let (worker, reviewer) = (ModelServer::start([READ, FIX]), ModelServer::start([reply]));
         let told = home.run(&worker.url, &["--apply", "--review-by", &reviewer.url]).expect(5);
         told.says("verify ?    second review: scripted").says("has not answered").says("ending: unverified");
-        assert_eq!(home.snapshot(), untouched);
+        assert_eq!(home.snapshot(), before);
     }
 }
 
