@@ -4,6 +4,7 @@
 //! they were shown. All are read. Code never travels inside JSON: an edit is a plain fenced block under a line
 //! `edit_file PATH`, because quoting code lowers its quality measurably.
 
+use crate::subagent::AgentType;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -75,6 +76,15 @@ pub enum Call {
     },
     /// The project's tests.
     RunTests,
+    /// A question or a piece of work for a sub-agent.
+    Task {
+        /// A few words about it, for people.
+        description: String,
+        /// All that it is told.
+        prompt: String,
+        /// What kind of sub-agent.
+        subagent_type: AgentType,
+    },
     /// The model says it is done.
     Finish {
         /// What it did.
@@ -88,6 +98,11 @@ pub enum Call {
 }
 
 impl Call {
+    /// Can it change what the box holds, by itself or by what it starts?
+    pub fn may_write(&self) -> bool {
+        self.edits() || matches!(self, Self::RunCommand { .. } | Self::Task { .. })
+    }
+
     /// Does it change a file?
     pub fn edits(&self) -> bool {
         matches!(self, Self::EditFile { .. } | Self::EditLine { .. } | Self::WriteFile { .. })
@@ -119,6 +134,9 @@ pub enum Unreadable {
         /// What to write.
         hint: &'static str,
     },
+    /// A kind of sub-agent that there is not.
+    #[error("there is no sub-agent of the kind `{0}`. The kinds are Explore and general-purpose")]
+    UnknownAgent(String),
     /// The reply broke off inside a code block.
     #[error("your code block was not finished. Write less prose and only the function that changes")]
     Unfinished,
@@ -346,6 +364,13 @@ fn from_json(call: &Value, code: Option<&str>) -> Result<Call, Unreadable> {
         }
         "run_tests" => Call::RunTests,
         "run_command" => Call::RunCommand { command: need(&["command", "cmd"], "the command")? },
+        "task" => Call::Task {
+            description: text(&["description"]).unwrap_or_default(),
+            prompt: need(&["prompt", "task"], "everything that the sub-agent must know")?,
+            subagent_type: text(&["subagent_type", "agent_type"]).map_or(Ok(AgentType::default()), |kind| {
+                AgentType::named(&kind).ok_or_else(|| Unreadable::UnknownAgent(kind.chars().take(64).collect()))
+            })?,
+        },
         "finish" => Call::Finish { summary: text(&["summary", "message", "text"]).unwrap_or_default() },
         "report_impossible" => {
             Call::ReportImpossible { why: need(&["why", "reason", "summary"], "what makes it impossible")? }
@@ -421,6 +446,22 @@ mod tests {
         assert!(is_whole(reply));
         assert!(!is_whole(&reply[..reply.len() - 1]));
         assert_eq!(parse("The bug is in the line `i = 0`. It should be ``"), Err(Unreadable::NoAction));
+    }
+
+    #[test]
+    fn work_is_handed_on_with_a_prompt_and_a_kind() {
+        let task =
+            |subagent_type| Call::Task { description: "look".into(), prompt: "where is f".into(), subagent_type };
+        let call = |kind: &str| {
+            format!(r#"{{"name": "task", "arguments": {{"description": "look", "prompt": "where is f"{kind}}}}}"#)
+        };
+        check(&call(r#", "subagent_type": "explore""#), task(AgentType::Explore));
+        check(&call(""), task(AgentType::General));
+        let unknown = parse(&call(r#", "subagent_type": "root""#)).unwrap_err();
+        assert_eq!(
+            unknown.to_string(),
+            "there is no sub-agent of the kind `root`. The kinds are Explore and general-purpose"
+        );
     }
 
     #[test]

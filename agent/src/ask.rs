@@ -64,7 +64,7 @@ impl Question {
                 format!("{name} {}, whatever is written", visible(path))
             }
             Action::ListDir { path } | Action::ReadFile { path } => format!("{name} {}", visible(path)),
-            Action::Grep { .. } | Action::Search { .. } => format!("this very {name}"),
+            Action::Grep { .. } | Action::Search { .. } | Action::Task { .. } => format!("this very {name}"),
             Action::RunTests | Action::Finish => name.into(),
         }
     }
@@ -150,6 +150,7 @@ fn in_words(call: &Call) -> String {
         Call::WriteFile { path, text } => format!("write_file {path}\n{text}"),
         Call::RunCommand { command } => format!("run_command {command}"),
         Call::RunTests => "run_tests".into(),
+        Call::Task { prompt, subagent_type, .. } => format!("task for {}\n{prompt}", subagent_type.name()),
         Call::Finish { summary } => format!("finish {summary}"),
         Call::ReportImpossible { why } => format!("report_impossible {why}"),
     }

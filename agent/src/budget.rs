@@ -111,6 +111,19 @@ impl Budget {
         }
     }
 
+    /// What a sub-agent gets: half of what is left, so that its parent can always make something of its answer.
+    #[must_use]
+    pub fn slice(&self, spent: &Spent) -> Budget {
+        let left = self.child(spent, self);
+        Budget {
+            calls_max: left.calls_max / 2,
+            seconds_max: left.seconds_max / 2,
+            model_tokens_max: left.model_tokens_max / 2,
+            commands_max: left.commands_max / 2,
+            output_bytes_max: left.output_bytes_max / 2,
+        }
+    }
+
     fn pairs(&self, spent: &Spent) -> [(Which, u64, u64); 5] {
         [
             (Which::Calls, self.calls_max, spent.calls),
@@ -190,6 +203,10 @@ mod tests {
             let child = parent.child(&used, &budget(a));
             for ((_, kid, _), (_, limit, gone)) in child.pairs(&used).into_iter().zip(parent.pairs(&used)) {
                 prop_assert!(kid <= limit.saturating_sub(gone));
+            }
+            let slice = parent.slice(&used);
+            for ((_, kid, _), (_, limit, gone)) in slice.pairs(&used).into_iter().zip(parent.pairs(&used)) {
+                prop_assert!(kid <= limit.saturating_sub(gone) / 2, "half of what is left stays with the parent");
             }
             if parent.check(&used).is_some() {
                 prop_assert!(child.check(&Spent::default()).is_some(), "a spent parent has nothing to give");

@@ -4,8 +4,8 @@
 
 use crate::action::Call;
 use crate::ask::Asking;
-use crate::audit::{self, AppendError, Durability, Held, Log};
-use crate::budget::{Budget, Spent};
+use crate::audit::{self, AppendError, Durability, Log};
+use crate::budget::Budget;
 use crate::code::Code;
 use crate::gate::{Grants, Judgement, Mode, Policy};
 use crate::hooks::{Hooks, Told};
@@ -13,18 +13,25 @@ use crate::model::{Flow, Model, ModelError, Request};
 use crate::monitor::{self, Monitor};
 use crate::plan::Plan;
 use crate::session::{Ending, Record, Restore, Session, Step};
+use crate::subagent::Agents;
 use crate::tests_run::TestRun;
 use crate::tools;
-use crate::verify::{Report, Trial, verify};
+use crate::verify::{Authorship, REVIEW_SECONDS_MAX, Report, Review, Trial, second_review, verify};
 use crate::workspace::{Change, Workspace, WorkspaceError};
+use accounts::Accounts;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 mod accounts;
+mod delegate;
 mod judge;
 mod occasions;
 
 const NAMED_MAX: usize = 4;
+/// Of the project's notes, in bytes.
+const MEMORY_BYTES_MAX: usize = 4_000;
+/// Paths of the repository that a session begins with.
+const FILES_MAX: usize = 1_000;
 
 /// What a person may watch.
 #[derive(Debug)]
@@ -32,7 +39,14 @@ pub enum Event<'a> {
     /// The reply so far.
     Speaking(&'a str),
     /// An action was judged.
-    Judged(&'a Call, &'a Judgement),
+    Judged {
+        /// The sub-agent that proposed it, if it was one.
+        agent_id: Option<&'a str>,
+        /// The action.
+        call: &'a Call,
+        /// What was said.
+        judgement: &'a Judgement,
+    },
     /// Something happened and is in the log.
     Recorded(&'a Record),
 }
@@ -53,6 +67,8 @@ pub struct Loop<'a> {
     pub asking: Asking<'a>,
     /// What a person has allowed: it begins empty, whatever an earlier session was allowed, and ends with the loop.
     pub grants: Grants,
+    /// Whether there are sub-agents.
+    pub agents: Agents,
     /// Have a say.
     pub hooks: &'a Hooks,
     /// Remembers.
@@ -63,6 +79,8 @@ pub struct Loop<'a> {
     pub budget: Budget,
     /// How the work is proven.
     pub plan: Option<Plan>,
+    /// Who is asked last.
+    pub review: Review<'a>,
     /// Set by Ctrl-C.
     pub cancel: &'a AtomicBool,
     /// Watches.
@@ -137,10 +155,12 @@ impl Loop<'_> {
     /// # Errors
     /// Only when the log cannot be written: without a record nothing may run.
     pub fn run(&mut self, session: &mut Session) -> Result<Finished, LogLost> {
+        self.go(session, &mut Accounts::default())
+    }
+
+    fn go(&mut self, session: &mut Session, accounts: &mut Accounts) -> Result<Finished, LogLost> {
         let start = Instant::now();
-        let mut spent = Spent::default();
         let mut proof: (Option<Report>, Vec<Change>) = (None, Vec::new());
-        let mut held = Held::default();
         loop {
             let step = session.step();
             if let Step::End(ending) = step {
@@ -151,11 +171,11 @@ impl Loop<'_> {
                 let (report, changes) = proof;
                 return Ok(Finished { ending, report, changes });
             }
-            spent.seconds = start.elapsed().as_secs();
+            accounts.spent.seconds = start.elapsed().as_secs();
             let writes = accounts::may_write(&step);
             let done = if self.cancel.load(Ordering::Relaxed) {
                 Err(Halt::Ended(Ending::Cancelled))
-            } else if let Some(exhausted) = self.budget.check(&spent) {
+            } else if let Some(exhausted) = self.budget.check(&accounts.spent) {
                 Err(Halt::Ended(Ending::BudgetExhausted { which: exhausted.to_string() }))
             } else {
                 self.announce(&step)?;
@@ -164,17 +184,17 @@ impl Loop<'_> {
                         let deadline = start + Duration::from_secs(self.budget.seconds_max);
                         self.ask(session, &request, deadline)
                     }
-                    Step::Act(call) => self.act(session, call),
+                    Step::Act(call) => self.act(session, call, accounts),
                     Step::Test => self.test(),
                     Step::Restore(files) => self.restore(&files).map_err(Halt::from),
-                    Step::Verify => self.prove(session, &mut proof),
+                    Step::Verify => self.prove(session, &mut proof, accounts.spent.seconds),
                     Step::End(_) => unreachable!("handled above"),
                 }
             };
             let record = settled(done)?;
-            spend(&mut spent, &record);
+            accounts.spend(&record);
             if writes {
-                self.wrote(&mut held)?;
+                self.wrote(&mut accounts.held)?;
             }
             self.record(session, &record)?;
         }
@@ -221,8 +241,15 @@ impl Loop<'_> {
             body["prompt_sha256"] = audit::sha256_of(&session.messages()).into();
         }
         let kind = body["record"].as_str().unwrap_or("record").to_owned();
+        let theirs =
+            self.agents.id().map(|id| Record::Child { agent_id: id.into(), happened: Box::new(record.clone()) });
+        if theirs.is_some() {
+            // Whoever reads the log must not take a child's records for its parent's.
+            body = serde_json::json!({ "record": "child", "happened": body });
+        }
         let n = self.note(&kind, body, Durability::Buffered)?;
         session.apply(record);
+        let record = theirs.as_ref().unwrap_or(record);
         (self.on_event)(Event::Recorded(record));
         let seen = self.monitor.observe(n, monitor::Event::Recorded(record));
         self.flag(&seen)
@@ -230,8 +257,7 @@ impl Loop<'_> {
 
     fn opening(&mut self, task: &str) -> Result<Record, WorkspaceError> {
         let files = self.workspace.walk()?;
-        let memory = self.workspace.read("AGENTS.md").ok();
-        let memory = memory.map(|bytes| crate::text::shown(&bytes, 4_000).text);
+        let memory = self.memory();
         let tests = match &self.plan {
             None => None,
             Some(plan) => Some(TestRun::read(&plan.argv, &self.workspace.run(&plan.command(), self.cancel)?)),
@@ -242,9 +268,15 @@ impl Loop<'_> {
                 .any(|word| word.trim_end_matches('.') == file)
         };
         let named = files.iter().filter(|file| !self.is_test(file) && word(file)).take(NAMED_MAX).cloned().collect();
-        let files = files.into_iter().take(1_000).collect();
+        let files = files.into_iter().take(FILES_MAX).collect();
         let task = crate::text::redact_secrets(task).0;
         Ok(Record::Opened { task, files, memory, tests, called, named })
+    }
+
+    /// The project's notes, where it has some.
+    fn memory(&self) -> Option<String> {
+        let memory = self.workspace.read("AGENTS.md").ok();
+        memory.map(|bytes| crate::text::shown(&bytes, MEMORY_BYTES_MAX).text)
     }
 
     /// The functions of the repository that a failure calls: a trace is read before anything is searched.
@@ -294,8 +326,13 @@ impl Loop<'_> {
         Ok(Record::Restored)
     }
 
-    fn prove(&mut self, session: &Session, proof: &mut (Option<Report>, Vec<Change>)) -> Result<Record, Halt> {
-        let (report, changes) = verify(&Trial {
+    fn prove(
+        &mut self,
+        session: &Session,
+        proof: &mut (Option<Report>, Vec<Change>),
+        seconds: u64,
+    ) -> Result<Record, Halt> {
+        let (mut report, changes) = verify(&Trial {
             workspace: self.workspace,
             code: self.code,
             policy: self.policy,
@@ -304,6 +341,18 @@ impl Loop<'_> {
             untested_claim: session.untested_claim(),
             cancel: self.cancel,
         })?;
+        if report.passed() {
+            let reviewer: Option<(&mut dyn Model, Authorship)> = match &mut self.review {
+                Review::Nobody => None,
+                Review::Author => Some((&mut *self.model, Authorship::Own)),
+                Review::By(model) if model.name() == self.model.name() => Some((&mut **model, Authorship::SameName)),
+                Review::By(model) => Some((&mut **model, Authorship::Other)),
+            };
+            if let Some(reviewer) = reviewer {
+                let left = self.budget.seconds_max.saturating_sub(seconds).min(REVIEW_SECONDS_MAX);
+                second_review(&mut report, session.task(), reviewer, Duration::from_secs(left), self.cancel)?;
+            }
+        }
         *proof = (Some(report.clone()), changes);
         Ok(Record::Verified { report })
     }
@@ -312,20 +361,6 @@ impl Loop<'_> {
 /// A step that has no record of its own ends the session.
 fn settled(done: Result<Record, Halt>) -> Result<Record, LogLost> {
     done.or_else(|halt| Ok(Record::Stopped { ending: halt.ending()? }))
-}
-
-fn spend(spent: &mut Spent, record: &Record) {
-    match record {
-        Record::Replied { usage, .. } => {
-            spent.model_tokens += (usage.computed_tokens() + usage.generated_tokens) as u64
-        }
-        Record::Observed { text, .. } => {
-            spent.calls += 1;
-            spent.output_bytes += text.len() as u64;
-        }
-        Record::Tested { .. } | Record::Verified { .. } => spent.commands += 1,
-        _ => {}
-    }
 }
 
 #[cfg(test)]

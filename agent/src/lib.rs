@@ -19,6 +19,7 @@ pub mod monitor;
 pub mod plan;
 pub mod profile;
 pub mod session;
+pub mod subagent;
 mod test_files;
 pub mod tests_run;
 pub mod text;

@@ -8,11 +8,13 @@ use crate::action::{self, Call};
 use crate::ask::Question;
 use crate::model::{Message, Request, Role, Sampling, Usage};
 use crate::profile::Profile;
+use crate::subagent::AgentType;
 use crate::tests_run::TestRun;
 use crate::verify::Report;
 use approach::{Approach, Draw, Suspects};
 
 mod approach;
+mod child;
 mod compact;
 mod ending;
 mod parked;
@@ -23,6 +25,9 @@ pub use approach::statements;
 pub use ending::Ending;
 use parked::Parked;
 pub use record::{Files, Record, Restore, Step};
+
+/// Rejections by a second model after which the model may try again.
+const REJECTIONS_TOLD_MAX: usize = 1;
 
 #[derive(Debug, Clone)]
 enum Next {
@@ -74,12 +79,20 @@ pub struct Session {
     summary: Option<String>,
     /// No test ran since the last change, or none at all.
     untested: bool,
+    /// The sub-agent that this is.
+    child: Option<AgentType>,
+    /// Sub-agents that were started.
+    children: usize,
+    /// What it is to do, as the person said it.
+    task: String,
+    /// How often a second model said no.
+    rejections: usize,
 }
 
 impl Session {
     /// A session that has not been opened yet.
     pub fn new(profile: Profile) -> Self {
-        let system = Message::new(Role::System, profile.system);
+        let system = Message::new(Role::System, profile.system.clone());
         Self {
             profile,
             messages: vec![system],
@@ -104,6 +117,10 @@ impl Session {
             consent: None,
             summary: None,
             untested: true,
+            child: None,
+            children: 0,
+            task: String::new(),
+            rejections: 0,
         }
     }
 
@@ -138,7 +155,13 @@ impl Session {
             Record::Opened { task, files, memory, tests, called, named } => {
                 self.failed_least = tests.as_ref().and_then(|run| run.failed);
                 self.tests = tests.clone();
-                self.say(words::opening(task, files, memory.as_deref(), tests.as_ref()) + &words::begin(called, named));
+                self.task.clone_from(task);
+                self.say(match self.child {
+                    Some(kind) => words::delegated(kind, task, files, memory.as_deref()),
+                    None => {
+                        words::opening(task, files, memory.as_deref(), tests.as_ref()) + &words::begin(called, named)
+                    }
+                });
                 self.next = Next::Ask;
             }
             Record::Replied { text, usage } => self.replied(text, *usage),
@@ -157,6 +180,9 @@ impl Session {
             Record::SentOn { by, why } => self.go_on(by, why),
             Record::Compacted => self.compacted(),
             Record::Answered { question, answer } => self.answered(question, *answer),
+            // Another conversation.
+            Record::Child { .. } => {}
+            Record::Returned { costs, .. } => self.returned(costs),
             Record::Resumed => self.resumed(),
             Record::Stopped { ending } => self.stopped(ending),
         }
@@ -175,6 +201,11 @@ impl Session {
     /// What the tests said before any change.
     pub fn base_tests(&self) -> Option<&TestRun> {
         self.tests.as_ref()
+    }
+
+    /// The task.
+    pub fn task(&self) -> &str {
+        &self.task
     }
 
     /// What the model said when it was done, if no test ran after its last change.
@@ -198,6 +229,9 @@ impl Session {
     }
 
     fn approach(&self) -> Approach {
+        if self.child.is_some() {
+            return self.unled();
+        }
         let tries = self.tries + self.unusable;
         if self.explored < self.profile.explore_actions_max {
             return Approach { prefix: String::new(), draw: Draw::Attempt(tries) };
@@ -211,8 +245,8 @@ impl Session {
 
     fn replied(&mut self, text: &str, usage: Usage) {
         self.costs.push(usage);
-        let edits = matches!(action::parse(text), Ok(call) if call.edits());
-        if edits && self.tries == 0 {
+        let may_write = matches!(action::parse(text), Ok(call) if call.may_write());
+        if may_write && self.tries == 0 {
             self.checkpoint = self.messages.len();
         }
         self.messages.push(Message::new(Role::Assistant, text.trim_end()));
@@ -279,7 +313,7 @@ impl Session {
         match &call {
             Call::Finish { summary } => {
                 self.summary = Some(summary.clone());
-                self.next = Next::Verify;
+                self.next = if self.child.is_some() { Next::End(Ending::Unverified) } else { Next::Verify };
                 return;
             }
             Call::ReportImpossible { why } => {
@@ -289,15 +323,16 @@ impl Session {
             Call::RunCommand { command } if command.contains("test") => self.untested = false,
             _ => {}
         }
-        let looks = !matches!(call, Call::RunTests | Call::RunCommand { .. }) && writes.is_empty();
-        if looks && shown.is_empty() && self.explored >= self.profile.explore_actions_max {
+        let looks = !matches!(call, Call::RunTests | Call::RunCommand { .. } | Call::Task { .. }) && writes.is_empty();
+        let enough = self.child.is_none() && self.explored >= self.profile.explore_actions_max;
+        if looks && enough && shown.is_empty() {
             self.refused(words::ENOUGH);
             return;
         }
         // The same look at the same files shows the same: left in the context it would be taken for a pattern.
         if looks && self.seen.contains(&call) {
             self.explored = self.profile.explore_actions_max;
-            self.refused(words::REPEATED);
+            self.refused(if self.child.is_some() { words::REPEATED_BY_CHILD } else { words::REPEATED });
             return;
         }
         self.seen.push(call.clone());
@@ -308,7 +343,10 @@ impl Session {
         }
         if writes.is_empty() {
             self.explored += 1;
-            let nudge = words::nudge(self.explored, self.profile.explore_actions_max);
+            let nudge = match self.child {
+                Some(_) => words::ANSWER,
+                None => words::nudge(self.explored, self.profile.explore_actions_max),
+            };
             self.say(format!("{text}{nudge}"));
             self.next = Next::Ask;
             return;
@@ -325,6 +363,9 @@ impl Session {
         self.trial = Some((text.to_owned(), lines.to_vec()));
         if self.tests.is_some() {
             self.next = Next::Test;
+        } else if self.child.is_some() {
+            self.trial = None;
+            self.keep(format!("{text}\nCheck your change, then use finish and say what you did."));
         } else {
             self.trial = None;
             self.keep(format!("{text}\nNo tests are known in this repository. Check your change, then use finish."));
@@ -335,7 +376,8 @@ impl Session {
         self.untested = false;
         let Some((change, lines)) = self.trial.take() else {
             self.say(words::tests(run, "The tests ran"));
-            self.next = if run.passed && !self.files.is_empty() { Next::Verify } else { Next::Ask };
+            let done = run.passed && !self.files.is_empty() && self.child.is_none();
+            self.next = if done { Next::Verify } else { Next::Ask };
             return;
         };
         let was_red = self.tests.as_ref().is_some_and(|base| !base.passed);
@@ -397,7 +439,13 @@ impl Session {
     }
 
     fn verified(&mut self, report: &Report) {
-        if report.passed() {
+        self.costs.extend(report.opinion.as_ref().map(|opinion| opinion.usage));
+        self.rejections += usize::from(report.rejected().is_some());
+        if let Some(opinion) = report.rejected().filter(|_| self.rejections > REJECTIONS_TOLD_MAX) {
+            // A model that is argued with long enough lets anything pass.
+            let (by, why) = (opinion.by.clone(), opinion.reasons.join("; "));
+            self.next = Next::End(Ending::Rejected { by, why });
+        } else if report.passed() {
             self.next = Next::End(if report.proven() { Ending::Verified } else { Ending::Unverified });
         } else {
             self.refused(&report.complaint());

@@ -134,7 +134,10 @@ impl Tools<'_> {
             }
             Call::WriteFile { path, text } => self.write_file(path, text),
             Call::RunCommand { command } => self.run_command(command, cancel),
-            Call::RunTests | Call::Finish { .. } | Call::ReportImpossible { .. } => Ok(Outcome::said(String::new())),
+            // The loop does these.
+            Call::RunTests | Call::Task { .. } | Call::Finish { .. } | Call::ReportImpossible { .. } => {
+                Ok(Outcome::said(String::new()))
+            }
         };
         match outcome {
             Err(error @ (WorkspaceError::NotFound { .. } | WorkspaceError::Unusable { .. })) => {
@@ -343,6 +346,7 @@ pub fn action(call: &Call) -> Action {
         Call::WriteFile { path, .. } => Action::WriteFile { path },
         Call::RunCommand { command } => Action::RunCommand { command },
         Call::RunTests => Action::RunTests,
+        Call::Task { prompt, subagent_type, .. } => Action::Task { prompt, subagent_type },
         // Another way to say that nothing more is done.
         Call::Finish { .. } | Call::ReportImpossible { .. } => Action::Finish,
     }

@@ -15,11 +15,11 @@ const ABOUT: &str = "A coding agent that needs nothing from outside the building
 const EXIT_CODES: &str = "\
 Exit codes:
   0    done; for `run`: the change was verified by the project's tests in a fresh box
-  1    not solved: gave_up, stuck, budget_exhausted or blocked by a hook
+  1    not solved: gave_up, stuck, budget_exhausted, blocked by a hook or rejected by a reviewer
   2    the command line was not understood
   3    something on this host is missing: a model, a runtime, rights, a network
   4    a policy or configuration file does not load; nothing was started
-  5    unverified: there is a change, and no test that failed before proves it
+  5    unverified: there is a change, and no test that failed before proves it, or a reviewer has not answered
   6    failed: the model, the server, the box or the log failed
   7    parked: a question waits; `cloister sessions answer` and `sessions resume` go on
   8    impossible: the model says that it cannot be done, and why
@@ -117,6 +117,13 @@ pub struct Run {
     /// Stop after this many actions
     #[arg(long, value_name = "ACTIONS", default_value_t = 100)]
     pub actions: u64,
+    /// Let the model hand questions and work to sub-agents, within the same budget and rights; small models lose by it
+    #[arg(long)]
+    pub subagents: bool,
+    /// Let a second model review what the tests proved: one of this host, or http://host/v1, or http://host/v1#model. It
+    /// sees the task, the diff and the results; without its approval nothing counts as verified
+    #[arg(long, value_name = "NAME|URL")]
+    pub review_by: Option<String>,
 }
 
 /// `cloister serve`

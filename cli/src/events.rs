@@ -5,6 +5,7 @@
 
 use agent::drive::Event;
 use agent::model::Usage;
+use agent::session::Record;
 use serde_json::{Value, json};
 use std::io::Write;
 use std::time::Instant;
@@ -36,17 +37,31 @@ impl Stream {
     pub fn watch(&self, event: &Event<'_>) {
         match event {
             Event::Speaking(_) => {}
-            Event::Judged(call, judgement) => self.emit("verdict", json!({ "call": call, "judgement": judgement })),
+            Event::Judged { agent_id, call, judgement } => {
+                self.emit("verdict", whose(json!({ "call": call, "judgement": judgement }), *agent_id));
+            }
             Event::Recorded(record) => {
+                let (record, agent_id) = match record {
+                    Record::Child { agent_id, happened } => (&**happened, Some(agent_id.as_str())),
+                    record => (*record, None),
+                };
                 let mut body = serde_json::to_value(record).unwrap_or_default();
                 let name = body["record"].as_str().unwrap_or("record").to_owned();
                 if let Some(fields) = body.as_object_mut() {
                     fields.remove("record");
                 }
-                self.emit(&name, body);
+                self.emit(&name, whose(body, agent_id));
             }
         }
     }
+}
+
+/// What happened to a sub-agent names it.
+fn whose(mut body: Value, agent_id: Option<&str>) -> Value {
+    if let Some(id) = agent_id {
+        body["agent_id"] = json!(id);
+    }
+    body
 }
 
 /// The cost sheet: one object a model call, and the sum.

@@ -39,9 +39,11 @@ impl From<&Ending> for Exit {
             Ending::Verified => Self::Done,
             Ending::Unverified => Self::Unverified,
             Ending::Impossible { .. } => Self::Impossible,
-            Ending::GaveUp { .. } | Ending::Stuck { .. } | Ending::BudgetExhausted { .. } | Ending::Blocked { .. } => {
-                Self::NotSolved
-            }
+            Ending::GaveUp { .. }
+            | Ending::Stuck { .. }
+            | Ending::BudgetExhausted { .. }
+            | Ending::Blocked { .. }
+            | Ending::Rejected { .. } => Self::NotSolved,
             Ending::Parked { .. } => Self::Parked,
             Ending::Failed { .. } => Self::Failed,
             Ending::Cancelled => Self::Cancelled,

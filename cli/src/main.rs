@@ -15,6 +15,7 @@ mod lookup;
 mod policy;
 mod program;
 mod rerank;
+mod reviewer;
 mod run;
 mod serve;
 mod sessions;

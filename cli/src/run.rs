@@ -7,6 +7,7 @@ use crate::exit::{Exit, Fatal};
 use crate::finder::IndexedCode;
 use crate::local::{self, LocalModel};
 use crate::program::Program;
+use crate::reviewer::{self, Reviewer, Wanted};
 use crate::show::Screen;
 use crate::state::{State, cancel_on_ctrl_c, repository};
 use crate::terminal::Terminal;
@@ -22,6 +23,7 @@ use agent::monitor::Monitor;
 use agent::plan::Plan;
 use agent::profile::Profile;
 use agent::session::{Ending, Record};
+use agent::subagent::Agents;
 use agent::{Model, Session, Workspace};
 use models::{Role, Weights};
 use sandbox::BoxSpec;
@@ -82,6 +84,7 @@ impl Job {
         let hint = "set CLOISTER_HOME to a directory outside of the repository";
         let key = Key::outside(&repo, state.home.path()).map_err(|error| Fatal::config(error, hint))?;
         let weights = self.weights(state)?;
+        let reviewer = self.args.review_by.as_deref().map(|named| Wanted::find(named, state)).transpose()?;
         for left in sandbox::reap(&state.boxes())? {
             eprintln!("note: buried box {} that an earlier run left behind", left.id);
         }
@@ -102,7 +105,10 @@ impl Job {
         hooks.facts = facts(state, &id);
         tell_inert(&hooks);
         let model_sha256 = weights.as_ref().and_then(|weights| weights.gguf()?.sha256);
+        let working = weights.as_ref().map(|weights| weights.name.clone());
         let mut model = self.model(&state, weights)?;
+        let mut reviewer: Option<Reviewer> =
+            reviewer.map(|wanted| wanted.open(state, working.as_deref())).transpose()?;
         let (code, indexed) = IndexedCode::open(state, &repo, vectors_wanted(state, &repo, &boxed)?, cancel)?;
         let made_of = json!({
             "model_sha256": model_sha256.map(|digest| digest.to_string()),
@@ -111,7 +117,8 @@ impl Job {
         });
         let mut log = begin_log(state, &id, key, self.header(&id, &repo, model.name(), made_of))?;
         let mut watcher = self.watcher(&id, model.name(), &boxed);
-        let mut session = Session::new(Profile::for_model(model.name()));
+        let profile = Profile::for_model(model.name());
+        let mut session = Session::new(if self.args.subagents { profile.with_subagents() } else { profile });
         let budget = Budget {
             calls_max: self.args.actions,
             seconds_max: self.args.seconds,
@@ -130,11 +137,13 @@ impl Job {
                 mode: self.args.mode,
                 asking: self.asking(&mut person),
                 grants: Grants::default(),
+                agents: Agents::offered(self.args.subagents),
                 hooks: &hooks,
                 log: &mut log,
                 monitor: Monitor::default(),
                 budget,
                 plan,
+                review: reviewer::review(&mut reviewer),
                 cancel,
                 on_event: &mut on_event,
             };
@@ -204,7 +213,7 @@ impl Job {
         let mut header = json!({
             "v": 1, "session": id, "task": agent::text::redact_secrets(&self.task).0, "repo": repo, "model": model, "url": self.args.url,
             "named_model": self.args.model, "policy": absolute(self.args.policy.as_deref()), "verify": absolute(self.args.verify.as_deref()),
-            "mode": self.args.mode, "hooks": absolute(self.args.hooks.as_deref()),
+            "mode": self.args.mode, "subagents": self.args.subagents, "review_by": self.args.review_by, "hooks": absolute(self.args.hooks.as_deref()),
             "continues": self.earlier.as_ref().map(|(id, _)| id), "version": env!("CARGO_PKG_VERSION"),
         });
         if let (Some(header), Value::Object(made_of)) = (header.as_object_mut(), made_of) {

@@ -64,7 +64,8 @@ fn show(state: &State, id: &str, json: bool) -> Result<Exit, Fatal> {
     );
     let mut screen = show::Screen::new();
     for record in &records {
-        if let Record::Replied { text, .. } = record
+        let inner = if let Record::Child { happened, .. } = record { happened } else { record };
+        if let Record::Replied { text, .. } = inner
             && let Ok(call) = parse(text)
         {
             screen.watch(&agent::drive::Event::Recorded(record));
@@ -107,6 +108,8 @@ fn resume(state: &State, id: &str, apply: bool, park: bool, seconds: u64) -> Res
         seconds,
         tokens: 200_000,
         actions: 100,
+        subagents: header["subagents"] == true,
+        review_by: header["review_by"].as_str().map(str::to_owned),
     };
     let cancel = cancel_on_ctrl_c()?;
     println!("resuming {id}: a fresh box, the policy as it is now, none of the earlier grants");

@@ -29,21 +29,26 @@ impl Screen {
     pub fn watch(&mut self, event: &Event<'_>) {
         match event {
             Event::Speaking(_) => {}
-            Event::Judged(call, judgement) => {
+            Event::Judged { agent_id, call, judgement } => {
                 let verdict = match judgement.verdict {
                     Verdict::Allow => self.paint("32", "allowed"),
                     Verdict::Ask => self.paint("33", "asks a person"),
                     Verdict::Deny => self.paint("31", "denied"),
                 };
-                println!("      {} [{verdict}]", describe(call));
+                println!("      {}{} [{verdict}]", whose(*agent_id), describe(call));
             }
-            Event::Recorded(record) => self.record(record),
+            Event::Recorded(Record::Child { agent_id, happened }) => self.record(happened, Some(agent_id)),
+            Event::Recorded(record) => self.record(record, None),
         }
         let _ = std::io::stdout().flush();
     }
 
-    fn record(&mut self, record: &Record) {
+    /// `agent_id`: the sub-agent that it happened to.
+    fn record(&mut self, record: &Record, agent_id: Option<&str>) {
         match record {
+            Record::Opened { task, .. } if agent_id.is_some() => {
+                println!("      {}begins: {}", whose(agent_id), first_line(task));
+            }
             Record::Opened { files, tests, .. } => {
                 println!("{} files", files.len());
                 match tests {
@@ -53,7 +58,8 @@ impl Screen {
             }
             Record::Replied { text, usage } => {
                 self.turn += 1;
-                println!("{} {}", self.paint("1", &format!("[{:>2}]", self.turn)), cost(usage));
+                let turn = self.paint("1", &format!("[{:>2}]", self.turn));
+                println!("{turn} {}{}", whose(agent_id), cost(usage));
                 let talk = talk(text);
                 if !talk.is_empty() {
                     println!("      {}", self.paint("2", &talk));
@@ -76,6 +82,7 @@ impl Screen {
                         Mark::Passed => self.paint("32", "ok  "),
                         Mark::Failed => self.paint("31", "FAIL"),
                         Mark::Skipped => self.paint("2", "-   "),
+                        Mark::Unknown => self.paint("33", "?   "),
                     };
                     println!("verify {mark} {}: {}", rung.name, first_line(&rung.detail));
                 }
@@ -99,7 +106,18 @@ impl Screen {
                 };
                 println!("      a person says: {word}");
             }
-            Record::Stopped { .. } => {}
+            Record::Returned { agent_id, agent_type, ending, costs, spent } => println!(
+                "      {}({}) ended {}{}; {} calls, {} tokens, {} s",
+                whose(Some(agent_id)),
+                agent_type.name(),
+                if *ending == Ending::Unverified { "with an answer" } else { ending.name() },
+                if *ending == Ending::Unverified { String::new() } else { because(ending) },
+                costs.len(),
+                spent.model_tokens,
+                spent.seconds
+            ),
+            // There is no child of a child.
+            Record::Child { .. } | Record::Stopped { .. } => {}
         }
     }
 
@@ -123,7 +141,13 @@ impl Screen {
         });
         println!("{:>6} {}", "sum", row(&total));
         let tone = if finished.ending == Ending::Verified { "32" } else { "33" };
-        println!("\nending: {}{}", self.paint(tone, finished.ending.name()), because(&finished.ending));
+        let unreviewed =
+            finished.report.iter().flat_map(|report| &report.rungs).find(|rung| rung.mark == Mark::Unknown);
+        let because = match (&finished.ending, unreviewed) {
+            (Ending::Unverified, Some(rung)) => format!(": {}", first_line(&rung.detail)),
+            (ending, _) => because(ending),
+        };
+        println!("\nending: {}{because}", self.paint(tone, finished.ending.name()));
     }
 
     fn diff(&self, diff: &str) -> String {
@@ -138,6 +162,11 @@ impl Screen {
     fn paint(&self, code: &str, text: &str) -> String {
         if self.color { format!("\x1b[{code}m{text}\x1b[0m") } else { text.to_owned() }
     }
+}
+
+/// Before what a sub-agent does.
+fn whose(agent_id: Option<&str>) -> String {
+    agent_id.map(|id| format!("sub-agent {id} ")).unwrap_or_default()
 }
 
 fn row(usage: &Usage) -> String {
@@ -168,6 +197,7 @@ pub fn describe(call: &Call) -> String {
         Call::WriteFile { path, .. } => format!("write_file {path}"),
         Call::RunCommand { command } => format!("run_command {:?}", short(command)),
         Call::RunTests => "run_tests".into(),
+        Call::Task { prompt, subagent_type, .. } => format!("task for {} {:?}", subagent_type.name(), short(prompt)),
         Call::Finish { .. } => "finish".into(),
         Call::ReportImpossible { .. } => "report_impossible".into(),
     };
@@ -184,6 +214,7 @@ fn because(ending: &Ending) -> String {
         Ending::Stuck { why } => format!(": no usable action; the last complaint was: {}", first_line(why)),
         Ending::BudgetExhausted { which } => format!(": {which}"),
         Ending::Blocked { by, why } => format!(": the hook {by} says: {}", first_line(why)),
+        Ending::Rejected { by, why } => format!(": {by} rejects the change: {}", first_line(why)),
         Ending::Parked { question } => {
             let shown: String = question.shown.lines().map(|line| format!("\n  | {line}")).collect();
             format!(": may this run? ({}){shown}", first_line(&question.reason))

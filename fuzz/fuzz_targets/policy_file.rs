@@ -23,6 +23,7 @@ fn actions() -> Vec<Action> {
         command("rm -rf /"),
         command("git status && cat a.py | sort > b"),
         Action::RunTests,
+        Action::named("task", "x").expect("a tool"),
         Action::Finish,
     ]
 }

@@ -8,7 +8,7 @@
 use serde_json::{Value, json};
 
 use super::Record;
-use super::story::{safe, text};
+use super::story::{happened, safe, text};
 
 /// The version of the schema that the events follow.
 pub const OCSF_VERSION: &str = "1.3.0";
@@ -83,7 +83,7 @@ impl Ocsf {
             self.version = text(&record.body["version"]);
         }
         let events = match record.kind.as_str() {
-            "wrote" => files(&record.body),
+            "wrote" => files(happened(record)),
             _ => vec![self.event(record)],
         };
         let several = events.len() > 1;
@@ -96,7 +96,7 @@ impl Ocsf {
     }
 
     fn event(&self, record: &Record) -> Event {
-        let body = &record.body;
+        let body = happened(record);
         let app = json!({ "app": { "name": "Cloister", "vendor_name": "Cloister", "version": self.version } });
         let life =
             |activity, severity, message| Event { class: Class::Lifecycle, activity, severity, message, more: app };
@@ -116,6 +116,11 @@ impl Ocsf {
                 "torn tail of the audit log",
                 format!("half a record of {} bytes was cut off after a crash", text(&body["cut_bytes"])),
             ),
+            "returned" => {
+                let message =
+                    format!("the sub-agent {} ended: {}", text(&body["agent_id"]), text(&body["ending"]["name"]));
+                api((99, "Other"), "task", "Cloister", &Value::Null, message)
+            }
             "replied" => api((99, "Other"), "complete", &self.model, &Value::Null, "the model replied".into()),
             "verdict" => self.verdict(record),
             "job" => process((1, "Launch"), body, quiet, "a job starts in the box".into()),
@@ -196,6 +201,9 @@ impl Ocsf {
             },
             "unmapped": { "record": record.n, "cause": record.parent, "prev": safe(&record.prev), "mac": safe(&record.mac) },
         });
+        if let Some(id) = record.body["agent_id"].as_str() {
+            whole["unmapped"]["agent_id"] = safe(id).into();
+        }
         set(&mut whole, event.more);
         whole
     }
@@ -285,7 +293,8 @@ fn status(good: bool) -> Value {
 }
 
 fn verified(report: &Value, uid: String) -> Event {
-    let failed = report["rungs"].as_array().into_iter().flatten().find(|rung| rung["mark"] == "failed");
+    let held = |rung: &&Value| rung["mark"] != "failed" && rung["mark"] != "unknown";
+    let failed = report["rungs"].as_array().into_iter().flatten().find(|rung| !held(rung));
     match failed {
         None => {
             let mut event = api((99, "Other"), "verify", "Cloister", &Value::Null, "the change was verified".into());

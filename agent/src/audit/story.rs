@@ -26,8 +26,11 @@ const ROOTS: [&str; 8] = ["header", "opened", "resumed", "replied", "stopped", "
 #[derive(Debug, Default)]
 pub struct Story {
     began_ms: Option<u64>,
-    turns: usize,
+    /// Of the session and of each of its sub-agents.
+    turns: HashMap<String, usize>,
     depth: HashMap<u64, usize>,
+    /// Where the sub-agent that works began.
+    child: usize,
 }
 
 impl Story {
@@ -44,26 +47,41 @@ impl Story {
         self.depth.insert(record.n, depth);
         let words = self.words(record);
         let indent = "  ".repeat(depth.min(INDENT_MAX));
-        format!("{:>4} {:>9}  {indent}{words}", record.n, clock(record.at_ms.saturating_sub(began)))
+        // Every line of a sub-agent says whose it is.
+        let whose = agent(record).map(|id| format!("[{id}] ")).unwrap_or_default();
+        format!("{:>4} {:>9}  {indent}{whose}{words}", record.n, clock(record.at_ms.saturating_sub(began)))
     }
 
-    fn depth_of(&self, record: &Record) -> usize {
+    fn depth_of(&mut self, record: &Record) -> usize {
+        let cause = record.parent.and_then(|parent| self.depth.get(&parent)).copied().unwrap_or(0);
+        match (agent(record), record.kind.as_str()) {
+            // What a sub-agent does stands below the verdict that let it start, and its end beside its beginning.
+            (Some(_), "opened") => {
+                self.child = cause + 1;
+                return self.child;
+            }
+            (Some(_), "replied") => return self.child + 1,
+            (Some(_), "stopped") | (None, "returned") => return self.child,
+            (Some(_), _) => return cause + 1,
+            (None, _) => {}
+        }
         if ROOTS.contains(&record.kind.as_str()) {
             return 0;
         }
-        let cause = record.parent.and_then(|parent| self.depth.get(&parent));
-        cause.copied().unwrap_or(0) + 1
+        cause + 1
     }
 
     fn words(&mut self, record: &Record) -> String {
-        let body = &record.body;
+        let body = happened(record);
         match record.kind.as_str() {
             "header" => header(body),
+            "opened" if agent(record).is_some() => format!("A sub-agent begins: {}", quoted(&body["task"])),
             "opened" => opened(body),
             "resumed" => "A person resumed the session; no permission of the earlier one is kept.".into(),
             "replied" => {
-                self.turns += 1;
-                replied(self.turns, body)
+                let turn = self.turns.entry(agent(record).unwrap_or_default()).or_default();
+                *turn += 1;
+                replied(*turn, body)
             }
             "verdict" => verdict(body),
             "job" => format!("Runs {} in the box.", code(&argv(&body["argv"]))),
@@ -77,6 +95,7 @@ impl Story {
             "sent_on" => format!("The hook {} does not let it end: {}", text(&body["by"]), text(&body["why"])),
             "answered" => answered(body),
             "compacted" => "The conversation no longer fitted the model: its older half was left out.".into(),
+            "returned" => returned(body),
             "restored" => "Taken back: the files are as they were before the attempt.".into(),
             "verified" => verified(&body["report"]),
             "applying" => format!("Puts the change into the working tree: {}.", files(body)),
@@ -91,6 +110,17 @@ impl Story {
             other => format!("{}: {}", safe(&other.replace('_', " ")), fields(body)),
         }
     }
+}
+
+/// The sub-agent whose record it is.
+fn agent(record: &Record) -> Option<String> {
+    let theirs = record.kind != "returned";
+    record.body["agent_id"].as_str().filter(|_| theirs).map(safe)
+}
+
+/// What a record tells, also where it happened to a sub-agent.
+pub(super) fn happened(record: &Record) -> &Value {
+    if record.body["record"] == "child" { &record.body["happened"] } else { &record.body }
 }
 
 /// `0:03.2` since the log began, `1:02:03.4` after an hour.
@@ -170,6 +200,22 @@ fn flag(body: &Value) -> String {
     format!("SUSPICIOUS ({}, {}): {}{evidence}", text(&body["severity"]), text(&body["rule"]), text(&body["what"]))
 }
 
+fn returned(body: &Value) -> String {
+    let spent = |key: &str| body["spent"][key].as_u64().unwrap_or(0);
+    let end = match body["ending"]["name"].as_str() {
+        Some("unverified") => "done".into(),
+        _ => ending(&body["ending"]),
+    };
+    format!(
+        "The sub-agent {} ({}) came back: {end}. It spent {} tokens, {} actions, {} s.",
+        text(&body["agent_id"]),
+        text(&body["agent_type"]),
+        spent("model_tokens"),
+        spent("calls"),
+        spent("seconds")
+    )
+}
+
 fn hook(body: &Value) -> String {
     let words = match body["decision"].as_str().unwrap_or_default() {
         "block" => "blocks",
@@ -205,6 +251,7 @@ fn asked(call: &Value) -> String {
         "write_file" => format!("write the new file {}", path()),
         "run_command" => format!("run {}", code(&text(&call["command"]))),
         "run_tests" => "run the tests".into(),
+        "task" => format!("have a sub-agent ({}) do {}", text(&call["subagent_type"]), quoted(&call["prompt"])),
         "finish" => "end, because it says that it is done".into(),
         other => format!("do {} ({})", safe(other), fields(call)),
     }
@@ -262,6 +309,9 @@ fn verified(report: &Value) -> String {
         let why = failed.iter().map(|rung| format!("{}: {}", text(&rung["name"]), text(&rung["detail"])));
         format!("NOT verified: {}", why.collect::<Vec<_>>().join("; "))
     };
+    for rung in rungs.iter().filter(|rung| rung["mark"] == "unknown") {
+        words += &format!(" NOT KNOWN: {}: {}", text(&rung["name"]), text(&rung["detail"]));
+    }
     let dropped: Vec<String> = report["dropped"].as_array().into_iter().flatten().map(text).collect();
     if !dropped.is_empty() {
         words += &format!(" Put back: {}.", dropped.join(", "));
@@ -343,8 +393,11 @@ mod tests {
     #[test]
     fn what_the_verifier_really_writes_is_told_as_what_it_was() {
         use crate::verify::{Mark, Report, Rung};
-        for (mark, words) in [(Mark::Failed, "NOT verified: tests: 1 failed"), (Mark::Passed, "Verified: tests hold.")]
-        {
+        for (mark, words) in [
+            (Mark::Failed, "NOT verified: tests: 1 failed"),
+            (Mark::Passed, "Verified: tests hold."),
+            (Mark::Unknown, "NOT KNOWN: tests: 1 failed"),
+        ] {
             let rung = Rung { name: "tests".into(), mark, detail: "1 failed".into() };
             let body = json!({ "report": Report { rungs: vec![rung], ..Report::default() } });
             let story = told(&[record(0, 0, "verified", None, body)]);
@@ -400,6 +453,46 @@ mod tests {
     }
 
     #[test]
+    fn what_a_sub_agent_does_stands_below_what_let_it_start_and_says_whose_it_is() {
+        let allow = json!({ "verdict": "allow", "layer": "tools", "rule": "delegate", "reason": "", "instead": "", "trace": [] });
+        let theirs = |happened: Value| json!({ "record": "child", "agent_id": "a1", "happened": happened });
+        let task = json!({ "name": "task", "subagent_type": "Explore", "prompt": "where is f" });
+        let records = [
+            record(0, 0, "replied", None, json!({ "text": "I ask.", "usage": {} })),
+            record(1, 0, "verdict", Some(0), json!({ "call": task, "judgement": allow })),
+            record(2, 0, "opened", Some(1), theirs(json!({ "task": "where is f", "files": ["a.py"], "tests": null }))),
+            record(3, 0, "replied", Some(2), theirs(json!({ "text": "I look.", "usage": {} }))),
+            record(
+                4,
+                0,
+                "verdict",
+                Some(3),
+                json!({ "agent_id": "a1", "call": { "name": "read_file", "path": "a.py" }, "judgement": allow }),
+            ),
+            record(
+                5,
+                0,
+                "returned",
+                Some(4),
+                json!({ "agent_id": "a1", "agent_type": "Explore", "ending": { "name": "unverified" },
+                        "spent": { "model_tokens": 70, "calls": 1, "seconds": 2 } }),
+            ),
+            record(6, 0, "observed", Some(5), json!({ "text": "The sub-agent says so." })),
+            record(7, 0, "replied", Some(0), json!({ "text": "Good.", "usage": {} })),
+        ];
+        let expected = "   \
+   0    0:00.0  Turn 1. Asked with 0 tokens, the model said \"I ask.\" (0 tokens, 0.0 s)
+   1    0:00.0    It asks to have a sub-agent (Explore) do \"where is f\": allowed by tools delegate.
+   2    0:00.0      [a1] A sub-agent begins: \"where is f\"
+   3    0:00.0        [a1] Turn 1. Asked with 0 tokens, the model said \"I look.\" (0 tokens, 0.0 s)
+   4    0:00.0          [a1] It asks to read a.py: allowed by tools delegate.
+   5    0:00.0      The sub-agent a1 (Explore) came back: done. It spent 70 tokens, 1 actions, 2 s.
+   6    0:00.0        Done: The sub-agent says so.
+   7    0:00.0  Turn 2. Asked with 0 tokens, the model said \"Good.\" (0 tokens, 0.0 s)";
+        assert_eq!(told(&records), expected);
+    }
+
+    #[test]
     fn a_refusal_names_layer_rule_reason_and_what_to_do_instead() {
         let deny = json!({ "verdict": "deny", "layer": "commands", "rule": "no-rm", "reason": "It removes everything.", "instead": "remove one file", "trace": [] });
         let body = json!({ "call": { "name": "run_command", "command": "rm -rf /" }, "judgement": deny });
@@ -447,9 +540,9 @@ mod tests {
         let hostile = "\u{1b}[2Jx\r\n\u{202e}\u{7}ghp_aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa";
         let all =
             ["header", "opened", "replied", "verdict", "job", "wrote", "observed", "refused", "tested", "verified"];
-        for kind in
-            all.iter().chain(&["applied", "flag", "hook", "told", "answered", "stopped", "repaired", "sealed", hostile])
-        {
+        for kind in all.iter().chain(&[
+            "applied", "returned", "flag", "hook", "told", "answered", "stopped", "repaired", "sealed", hostile,
+        ]) {
             let body = json!({
                 "session": hostile, "task": hostile, "text": hostile, "why": hostile, "path": hostile, "argv": [hostile],
                 "call": { "name": hostile, "path": hostile }, "judgement": { "verdict": "deny", "reason": hostile, "layer": hostile },
@@ -457,7 +550,9 @@ mod tests {
                 "report": { "rungs": [{ "name": hostile, "mark": "failed", "detail": hostile }], "dropped": [hostile] },
                 "ending": { "name": hostile, "why": hostile }, "cut_bytes": hostile, "hunk": hostile, hostile: hostile,
             });
-            let line = told(&[record(1, 0, kind, None, body)]);
+            let line = told(&[record(1, 0, kind, None, body.clone())]);
+            let child = json!({ "record": "child", "happened": body, "agent_id": hostile });
+            let line = line + &told(&[record(1, 0, kind, None, child)]);
             assert!(!line.chars().any(|c| c.is_control() || crate::text::is_invisible(c)), "{kind:?}: {line:?}");
             assert!(!line.contains("ghp_aaaa"), "{line}");
         }

@@ -1,14 +1,51 @@
 //! What does the log say besides the records that the session folds? Jobs before they start, and what they really wrote.
 
 use super::{LogLost, Loop};
-use crate::action::Call;
 use crate::audit::{Durability, Held};
+use crate::budget::Spent;
 use crate::monitor::Finding;
-use crate::session::Step;
+use crate::session::{Record, Step};
+
+/// What a loop has spent, and what the box held when it last looked.
+#[derive(Debug, Default)]
+pub(super) struct Accounts {
+    pub spent: Spent,
+    pub held: Held,
+}
+
+impl Accounts {
+    /// Counts what one record cost.
+    pub fn spend(&mut self, record: &Record) {
+        match record {
+            Record::Replied { usage, .. } => {
+                self.spent.model_tokens += (usage.computed_tokens() + usage.generated_tokens) as u64
+            }
+            Record::Observed { text, .. } => {
+                self.spent.calls += 1;
+                self.spent.output_bytes += text.len() as u64;
+            }
+            Record::Tested { .. } => self.spent.commands += 1,
+            Record::Verified { report } => {
+                self.spent.commands += 1;
+                let usage = report.opinion.as_ref().map(|opinion| opinion.usage).unwrap_or_default();
+                self.spent.model_tokens += (usage.computed_tokens() + usage.generated_tokens) as u64;
+            }
+            _ => {}
+        }
+    }
+}
 
 impl Loop<'_> {
-    /// Appends one record; returns its number.
-    pub(super) fn note(&mut self, kind: &str, body: serde_json::Value, durability: Durability) -> Result<u64, LogLost> {
+    /// Appends one record; returns its number. Those of a sub-agent name it.
+    pub(super) fn note(
+        &mut self,
+        kind: &str,
+        mut body: serde_json::Value,
+        durability: Durability,
+    ) -> Result<u64, LogLost> {
+        if let (Some(id), Some(body)) = (self.agents.id(), body.as_object_mut()) {
+            body.insert("agent_id".into(), id.into());
+        }
         Ok(self.log.append(kind, body, None, durability)?)
     }
 
@@ -43,7 +80,7 @@ impl Loop<'_> {
 /// Can this step change what the box holds?
 pub(super) fn may_write(step: &Step) -> bool {
     match step {
-        Step::Act(call) => call.edits() || matches!(call, Call::RunCommand { .. }),
+        Step::Act(call) => call.may_write(),
         Step::Test | Step::Restore(_) => true,
         Step::Ask(_) | Step::Verify | Step::End(_) => false,
     }

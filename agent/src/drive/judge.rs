@@ -2,6 +2,7 @@
 //!
 //! What a hook rewrites is judged from the start. Whatever was judged and will run has its verdict on the disk before.
 
+use super::accounts::Accounts;
 use super::{Event, Halt, Loop};
 use crate::action::Call;
 use crate::ask::{Answer, Asking, Question};
@@ -24,7 +25,10 @@ struct May {
 
 impl Loop<'_> {
     /// Judges an action and, when it is cleared, does it.
-    pub(super) fn act(&mut self, session: &mut Session, call: Call) -> Result<Record, Halt> {
+    pub(super) fn act(&mut self, session: &mut Session, call: Call, accounts: &mut Accounts) -> Result<Record, Halt> {
+        if let Some(why) = self.agents.refusal(&call, session.children()) {
+            return Ok(Record::Refused { why, denied: true });
+        }
         let call = match self.tools(session).resolve(call) {
             Ok(call) => call,
             Err(why) => return Ok(Record::Refused { why, denied: false }),
@@ -34,7 +38,14 @@ impl Loop<'_> {
             Err(why) => return Ok(Record::Refused { why, denied: true }),
         };
         let cancel = self.cancel;
-        let (text, writes, shown, functions, lines) = match self.tools(session).execute(&cleared, &call, cancel)? {
+        let outcome = match call {
+            Call::Task { .. } => match self.delegate(session, &cleared, accounts)? {
+                Ok(outcome) => outcome,
+                Err(why) => return Ok(Record::Refused { why, denied: true }),
+            },
+            _ => self.tools(session).execute(&cleared, &call, cancel)?,
+        };
+        let (text, writes, shown, functions, lines) = match outcome {
             Outcome::Done { text, writes, shown, functions, lines } => (text, writes, shown, functions, lines),
             Outcome::Refused(why) => return Ok(Record::Refused { why, denied: false }),
         };
@@ -64,7 +75,9 @@ impl Loop<'_> {
         let mut rewriters = Vec::new();
         loop {
             // What the policy denies no hook is asked about: none could loosen it.
-            let policy = gate::judge(self.policy, &tools::action(&call), &self.context(&self.grants, &[]));
+            let action = tools::action(&call);
+            let kind: Vec<Said> = self.agents.said(&action).into_iter().collect();
+            let policy = gate::judge(self.policy, &action, &self.context(&self.grants, &kind));
             let mut fold = match policy.verdict {
                 Verdict::Deny => Fold::default(),
                 _ => self.fire(&Occasion::PreToolUse { call: &call }, &rewriters)?,
@@ -92,6 +105,7 @@ impl Loop<'_> {
         let seen = self.monitor.before(&call);
         self.flag(&seen)?;
         said.extend(monitor::said(&seen));
+        said.extend(self.agents.said(&tools::action(&call)));
         let cleared = gate::clear(self.policy, tools::action(&call), &self.context(&self.grants, &said));
         self.judged(proposed, &call, of(&cleared))?;
         let cleared = match cleared {
@@ -125,7 +139,7 @@ impl Loop<'_> {
         let n = self.note("verdict", verdict, Durability::Synced)?;
         let seen = self.monitor.observe(n, monitor::Event::Judged(call, judgement));
         self.flag(&seen)?;
-        (self.on_event)(Event::Judged(call, judgement));
+        (self.on_event)(Event::Judged { agent_id: self.agents.id(), call, judgement });
         Ok(())
     }
 
@@ -163,7 +177,7 @@ impl Loop<'_> {
     }
 
     /// Files as they were before the action, as far as the session knows them.
-    fn take_back(&mut self, session: &Session, writes: &Files) -> Result<(), Halt> {
+    pub(super) fn take_back(&mut self, session: &Session, writes: &Files) -> Result<(), Halt> {
         let before = writes.keys().map(|path| (path.clone(), session.files().get(path).cloned())).collect();
         self.restore(&before)?;
         Ok(())

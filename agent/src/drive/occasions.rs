@@ -24,22 +24,26 @@ impl Loop<'_> {
 
     fn fire_until(&mut self, occasion: &Occasion<'_>, rewriters: &[String], cancel: &AtomicBool) -> Result<Fold, Halt> {
         let hooks = self.hooks;
-        let facts = Facts { mode: self.mode, ..hooks.facts.clone() };
+        let facts = Facts { mode: self.mode, agent: self.agents.facts(), ..hooks.facts.clone() };
         let mut fold = Fold::default();
         for hook in hooks.on(occasion) {
-            self.log.append("job", hook.job(), None, Durability::Synced)?;
+            self.note("job", hook.job(), Durability::Synced)?;
             let ran = self.workspace.run(&hook.command(occasion, &facts), cancel);
             if matches!(ran, Err(WorkspaceError::Cancelled)) {
                 return Err(Halt::Ended(Ending::Cancelled));
             }
             let heard = hook.heard(occasion, ran);
-            self.log.append("hook", told(hook, &heard), None, Durability::Buffered)?;
+            self.note("hook", told(hook, &heard), Durability::Buffered)?;
             if fold.add(hook, heard, !rewriters.contains(&hook.id)) {
                 break;
             }
         }
         match fold.stopped.take() {
-            Some(Told { by, text }) => Err(Halt::Ended(Ending::Blocked { by, why: text })),
+            Some(Told { by, text }) => {
+                // From within a sub-agent too.
+                self.agents.stopped = Some(Told { by: by.clone(), text: text.clone() });
+                Err(Halt::Ended(Ending::Blocked { by, why: text }))
+            }
             None => Ok(fold),
         }
     }
@@ -77,8 +81,20 @@ impl Loop<'_> {
             return Ok(false);
         }
         let last = session.last_reply().to_owned();
-        let occasion = Occasion::Stop { stop_hook_active: session.sent_on() > 0, last_assistant_message: &last };
-        let record = match self.fire(&occasion, &[]) {
+        let stop = Occasion::Stop { stop_hook_active: session.sent_on() > 0, last_assistant_message: &last };
+        let record = match self.agents.id() {
+            Some(_) => self.child_sent_on(session)?,
+            None => self.stop_or_go(session, &stop)?,
+        };
+        match record {
+            Some(record) => self.record(session, &record).map(|()| true),
+            None => Ok(false),
+        }
+    }
+
+    /// What the hooks of this occasion, a stop, lead to; nothing when they agree.
+    pub(super) fn stop_or_go(&mut self, session: &Session, stop: &Occasion<'_>) -> Result<Option<Record>, LogLost> {
+        Ok(match self.fire(stop, &[]) {
             Ok(fold) => fold.blocked().map(|said| {
                 let (by, why) = (said.rule.clone(), said.reason.clone());
                 // A hook that failed, or is never content: what it did not agree to is not done.
@@ -89,15 +105,14 @@ impl Loop<'_> {
                 }
             }),
             Err(halt) => Some(Record::Stopped { ending: halt.ending()? }),
-        };
-        match record {
-            Some(record) => self.record(session, &record).map(|()| true),
-            None => Ok(false),
-        }
+        })
     }
 
     /// Tells the hooks that the session is over. Nothing is left to be blocked, also not when it was cancelled.
     pub(super) fn part(&mut self, ending: &Ending) -> Result<(), LogLost> {
+        if self.agents.id().is_some() {
+            return Ok(());
+        }
         match self.fire_until(&Occasion::SessionEnd { reason: ending.name() }, &[], &AtomicBool::new(false)) {
             Ok(_) => Ok(()),
             Err(halt) => halt.ending().map(drop),

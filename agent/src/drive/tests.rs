@@ -10,7 +10,9 @@ use crate::workspace::fake::Memory;
 use std::time::Duration;
 
 mod asking;
+mod delegated;
 mod hooked;
+mod reviewed;
 
 const CODE: &str = "def f():\n    return 'wrong'\n";
 const READ: &str = "I look.\n{\"name\": \"read_file\", \"arguments\": {\"path\": \"code.py\"}}";
@@ -24,6 +26,8 @@ struct Script {
     asked: Vec<Request>,
     /// What it can read.
     context_bytes_max: usize,
+    /// What each call costs.
+    usage: Usage,
 }
 
 impl Model for Script {
@@ -49,7 +53,8 @@ impl Model for Script {
         }
         self.asked.push(request.clone());
         match self.replies.get(self.asked.len() - 1) {
-            Some(text) => Ok(Reply { text: (*text).into(), usage: Usage::default(), complete: true }),
+            Some(&"!") => Err(ModelError::Failed("it fell over".into())),
+            Some(text) => Ok(Reply { text: (*text).into(), usage: self.usage, complete: true }),
             None => Err(ModelError::Failed("the script is over".into())),
         }
     }
@@ -68,6 +73,7 @@ struct Played {
     log: Vec<audit::Record>,
     now: String,
     questions: Vec<Question>,
+    reviews: Vec<Request>,
 }
 
 /// A person who gives these answers, one after the other, and then says nothing.
@@ -101,6 +107,14 @@ struct Stage<'s> {
     workspace: Memory,
     earlier: Vec<Record>,
     context_bytes_max: usize,
+    agents: bool,
+    budget: Budget,
+    usage: Usage,
+    /// Where the log stays.
+    log: Option<std::path::PathBuf>,
+    /// The second model.
+    reviewer: Option<Script>,
+    reviewed_by_author: bool,
 }
 
 impl<'s> Stage<'s> {
@@ -114,16 +128,23 @@ impl<'s> Stage<'s> {
             workspace: Memory::with(files),
             earlier: Vec::new(),
             context_bytes_max: usize::MAX,
+            agents: false,
+            budget: Budget::default(),
+            usage: Usage::default(),
+            log: None,
+            reviewer: None,
+            reviewed_by_author: false,
         }
     }
 
     fn play(mut self) -> Played {
         let directory = tempfile::tempdir().unwrap();
-        let path = directory.path().join("log.jsonl");
+        let path = self.log.clone().unwrap_or_else(|| directory.path().join("log.jsonl"));
         let mut log = Log::create(&path, Key::from_bytes([7; 32]), serde_json::json!({})).unwrap();
-        let mut model =
-            Script { replies: self.replies.to_vec(), asked: Vec::new(), context_bytes_max: self.context_bytes_max };
-        let mut session = Session::new(Profile::for_model("script"));
+        let (replies, asked) = (self.replies.to_vec(), Vec::new());
+        let mut model = Script { replies, asked, context_bytes_max: self.context_bytes_max, usage: self.usage };
+        let profile = Profile::for_model("script");
+        let mut session = Session::new(if self.agents { profile.with_subagents() } else { profile });
         let mut somebody = Somebody::default();
         let mut another;
         let asking = match self.answering {
@@ -147,11 +168,17 @@ impl<'s> Stage<'s> {
                 mode: self.mode,
                 asking,
                 grants: Grants::default(),
+                agents: Agents::offered(self.agents),
                 hooks: &self.hooks,
                 log: &mut log,
                 monitor: Monitor::default(),
-                budget: Budget::default(),
+                budget: self.budget,
                 plan: Some(Plan::parse("v", "test = ['make', 'check']").unwrap()),
+                review: match (self.reviewer.as_mut(), self.reviewed_by_author) {
+                    (Some(reviewer), _) => Review::By(reviewer),
+                    (None, true) => Review::Author,
+                    (None, false) => Review::Nobody,
+                },
                 cancel: &AtomicBool::new(false),
                 on_event: &mut |_| {},
             };
@@ -172,6 +199,7 @@ impl<'s> Stage<'s> {
             log,
             now: String::from_utf8(self.workspace.now["code.py"].clone()).unwrap(),
             questions: somebody.asked,
+            reviews: self.reviewer.map(|reviewer| reviewer.asked).unwrap_or_default(),
         }
     }
 }

@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::{Access, PathError, normalise};
+use crate::subagent::AgentType;
 use crate::text::quote;
 
 /// A description of an action is cut to this length.
@@ -51,6 +52,13 @@ pub enum Action {
     },
     /// The tests of the repository, by the command that the session knows.
     RunTests,
+    /// Work for a sub-agent, whose own actions are judged one by one.
+    Task {
+        /// All that it is told.
+        prompt: String,
+        /// What kind.
+        subagent_type: AgentType,
+    },
     /// The model says that it is done.
     Finish,
 }
@@ -68,6 +76,7 @@ impl Action {
             Action::WriteFile { .. } => "write_file",
             Action::RunCommand { .. } => "run_command",
             Action::RunTests => "run_tests",
+            Action::Task { .. } => "task",
             Action::Finish => "finish",
         }
     }
@@ -85,6 +94,7 @@ impl Action {
             "write_file" => Action::WriteFile { path: what },
             "run_command" => Action::RunCommand { command: what },
             "run_tests" => Action::RunTests,
+            "task" => Action::Task { prompt: what, subagent_type: AgentType::default() },
             "finish" => Action::Finish,
             _ => return None,
         })
@@ -103,14 +113,25 @@ impl Action {
                 return quote(&format!("grep {pattern} in {path}"), DESCRIPTION_BYTES_MAX);
             }
             Action::RunCommand { command } => command.as_str(),
+            Action::Task { prompt, .. } => prompt.as_str(),
             Action::RunTests | Action::Finish => return self.name().to_owned(),
         };
         quote(&format!("{} {what}", self.name()), DESCRIPTION_BYTES_MAX)
     }
 
     /// Every name there is, in the order of the enum.
-    pub const NAMES: [&'static str; 9] =
-        ["list_dir", "read_file", "search", "grep", "edit_file", "write_file", "run_command", "run_tests", "finish"];
+    pub const NAMES: [&'static str; 10] = [
+        "list_dir",
+        "read_file",
+        "search",
+        "grep",
+        "edit_file",
+        "write_file",
+        "run_command",
+        "run_tests",
+        "task",
+        "finish",
+    ];
 
     /// The paths that it names, and what for.
     pub(super) fn paths(&self) -> impl Iterator<Item = (Access, &str)> {
@@ -119,7 +140,11 @@ impl Action {
                 Some((Access::Read, path.as_str()))
             }
             Action::EditFile { path } | Action::WriteFile { path } => Some((Access::Write, path.as_str())),
-            Action::Search { .. } | Action::RunCommand { .. } | Action::RunTests | Action::Finish => None,
+            Action::Search { .. }
+            | Action::RunCommand { .. }
+            | Action::RunTests
+            | Action::Task { .. }
+            | Action::Finish => None,
         };
         named.into_iter()
     }
@@ -133,7 +158,11 @@ impl Action {
             | Action::Grep { path, .. }
             | Action::EditFile { path }
             | Action::WriteFile { path } => *path = normalise(path)?,
-            Action::Search { .. } | Action::RunCommand { .. } | Action::RunTests | Action::Finish => {}
+            Action::Search { .. }
+            | Action::RunCommand { .. }
+            | Action::RunTests
+            | Action::Task { .. }
+            | Action::Finish => {}
         }
         Ok(action)
     }

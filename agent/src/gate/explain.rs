@@ -172,6 +172,7 @@ pub(super) fn name(layer: Layer) -> &'static str {
         Layer::Mode => "mode",
         Layer::Grants => "grants of this session",
         Layer::Project => "project policy",
+        Layer::Subagent => "sub-agent",
         Layer::Hooks => "hook",
         Layer::Monitor => "monitor",
     }

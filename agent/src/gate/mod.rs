@@ -71,6 +71,8 @@ pub enum Layer {
     Grants,
     /// The repository's own policy, which can only tighten.
     Project,
+    /// What kind of sub-agent acts: each has its tools and no others.
+    Subagent,
     /// What a hook answered.
     Hooks,
     /// What the session's sequence of actions looks like.

@@ -95,6 +95,8 @@ pub enum Occasion<'a> {
         agent_type: &'a str,
         /// Whether a hook has sent it on before.
         stop_hook_active: bool,
+        /// Its answer.
+        last_assistant_message: &'a str,
     },
     /// The agent is done.
     Stop {
@@ -170,9 +172,11 @@ impl Occasion<'_> {
             Self::PostToolUse { response, .. } => json!({ "tool_response": response }),
             Self::PreCompact { trigger } => json!({ "trigger": trigger, "custom_instructions": "" }),
             Self::SubagentStart { agent_id, agent_type } => json!({ "agent_id": agent_id, "agent_type": agent_type }),
-            Self::SubagentStop { agent_id, agent_type, stop_hook_active } => {
-                json!({ "agent_id": agent_id, "agent_type": agent_type, "stop_hook_active": stop_hook_active })
-            }
+            Self::SubagentStop { agent_id, agent_type, stop_hook_active, last_assistant_message } => json!({
+                "agent_id": agent_id, "agent_type": agent_type, "stop_hook_active": stop_hook_active,
+                // Its records are in the log of its session, under its id.
+                "agent_transcript_path": facts.transcript_path, "last_assistant_message": last_assistant_message,
+            }),
             Self::Stop { stop_hook_active, last_assistant_message } => {
                 json!({ "stop_hook_active": stop_hook_active, "last_assistant_message": last_assistant_message })
             }

@@ -208,7 +208,12 @@ fn every_event_tells_what_scripts_expect() {
         (Occasion::PreCompact { trigger: "auto" }, json!({ "trigger": "auto" })),
         (Occasion::SubagentStart { agent_id: "a2", agent_type: "t" }, json!({ "agent_id": "a2", "agent_type": "t" })),
         (
-            Occasion::SubagentStop { agent_id: "a2", agent_type: "t", stop_hook_active: true },
+            Occasion::SubagentStop {
+                agent_id: "a2",
+                agent_type: "t",
+                stop_hook_active: true,
+                last_assistant_message: "done",
+            },
             json!({ "stop_hook_active": true }),
         ),
         (

@@ -5,11 +5,12 @@
 use super::occasion::WORKSPACE;
 use crate::action::Call;
 use crate::gate::normalise;
+use crate::subagent::AgentType;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 /// Every tool by the name that scripts know, then by our own.
-pub const NAMES: [[&str; 2]; 9] = [
+pub const NAMES: [[&str; 2]; 10] = [
     ["LS", "list_dir"],
     ["Read", "read_file"],
     ["Search", "search"],
@@ -18,6 +19,7 @@ pub const NAMES: [[&str; 2]; 9] = [
     ["Write", "write_file"],
     ["Bash", "run_command"],
     ["RunTests", "run_tests"],
+    ["Task", "task"],
     ["Finish", "finish"],
 ];
 
@@ -32,7 +34,8 @@ pub fn names(call: &Call) -> [&'static str; 2] {
         Call::WriteFile { .. } => 5,
         Call::RunCommand { .. } => 6,
         Call::RunTests => 7,
-        Call::Finish { .. } | Call::ReportImpossible { .. } => 8,
+        Call::Task { .. } => 8,
+        Call::Finish { .. } | Call::ReportImpossible { .. } => 9,
     }]
 }
 
@@ -96,6 +99,14 @@ struct RunTests {}
 
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
+struct Task {
+    description: String,
+    prompt: String,
+    subagent_type: AgentType,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 struct Finish {
     summary: String,
 }
@@ -115,6 +126,9 @@ pub fn input(call: &Call) -> Value {
         Call::WriteFile { path, text } => serde_json::to_value(Write { file_path: absolute(&path), content: text }),
         Call::RunCommand { command } => serde_json::to_value(Bash { command }),
         Call::RunTests => serde_json::to_value(RunTests {}),
+        Call::Task { description, prompt, subagent_type } => {
+            serde_json::to_value(Task { description, prompt, subagent_type })
+        }
         Call::Finish { summary } | Call::ReportImpossible { why: summary } => serde_json::to_value(Finish { summary }),
     };
     value.unwrap_or_default()
@@ -155,6 +169,10 @@ pub fn rewritten(call: &Call, input: Map<String, Value>) -> Result<Call, serde_j
         Call::RunTests => {
             serde_json::from_value::<RunTests>(input)?;
             Call::RunTests
+        }
+        Call::Task { .. } => {
+            let Task { description, prompt, subagent_type } = serde_json::from_value(input)?;
+            Call::Task { description, prompt, subagent_type }
         }
         Call::Finish { .. } => Call::Finish { summary: serde_json::from_value::<Finish>(input)?.summary },
         Call::ReportImpossible { .. } => {

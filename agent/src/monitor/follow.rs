@@ -64,6 +64,8 @@ impl Proposed {
             Call::Grep { .. }
             | Call::Search { .. }
             | Call::RunTests
+            // Words do nothing: what a sub-agent does with them is judged when it does it.
+            | Call::Task { .. }
             | Call::Finish { .. }
             | Call::ReportImpossible { .. } => Self::default(),
         }

@@ -67,6 +67,8 @@ pub(super) struct State {
     pub related: BTreeSet<String>,
     /// The call that was allowed and whose result is awaited.
     pending: Option<Call>,
+    /// The same of the session, while its sub-agent acts.
+    above: Option<Call>,
 }
 
 impl State {
@@ -121,6 +123,12 @@ impl State {
             Record::Restored => self.texts.clear(),
             Record::Refused { .. } => self.pending = None,
             Record::Replied { .. } | Record::Verified { .. } | Record::Resumed | Record::Stopped { .. } => {}
+            // A sub-agent's actions are the session's. Its task is the model's words, not the person's.
+            Record::Child { happened, .. } => match &**happened {
+                Record::Opened { .. } => self.above = self.pending.take(),
+                happened => return self.recorded(n, happened),
+            },
+            Record::Returned { .. } => self.pending = self.above.take(),
             // An administrator's hooks and a person are no strangers.
             Record::Told { .. } | Record::SentOn { .. } | Record::Compacted | Record::Answered { .. } => {}
         }

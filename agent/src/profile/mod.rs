@@ -29,15 +29,24 @@ pub struct Profile {
     pub attempts_shown_max: usize,
     /// The frozen instructions.
     #[serde(skip)]
-    pub system: &'static str,
+    pub system: String,
 }
 
 impl Profile {
     /// The profile for a model by its name; the small Qwen2.5-Coder one speaks to any instruct model.
     pub fn for_model(_name: &str) -> Self {
         let mut profile: Self = toml::from_str(include_str!("qwen2.5-coder.toml")).expect("checked by a test");
-        profile.system = include_str!("qwen2.5-coder.system.txt");
+        profile.system = include_str!("qwen2.5-coder.system.txt").into();
         profile
+    }
+
+    /// The same with sub-agents on offer. They are told of at the end, so that what stands before is computed once for
+    /// a session and for its children, and only where a person wants them: every further action costs a small model
+    /// accuracy.
+    #[must_use]
+    pub fn with_subagents(mut self) -> Self {
+        self.system += include_str!("qwen2.5-coder.subagents.txt");
+        self
     }
 
     /// Greedy first, then warmer, each attempt with a seed of its own.
@@ -61,6 +70,14 @@ impl Profile {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn sub_agents_are_offered_behind_the_words_that_everybody_reads() {
+        let (plain, more) = (Profile::for_model("m"), Profile::for_model("m").with_subagents());
+        assert_eq!(plain.system, include_str!("qwen2.5-coder.system.txt"));
+        assert!(!plain.system.contains("sub-agent") && !plain.system.contains("\"task\""));
+        assert!(more.system.strip_prefix(plain.system.as_str()).unwrap().contains("\"name\": \"task\""));
+    }
 
     #[test]
     fn the_first_attempt_is_greedy_and_later_ones_differ() {

@@ -38,6 +38,13 @@ pub enum Ending {
         /// Its reason.
         why: String,
     },
+    /// A second model rejected the change again after it had been told why.
+    Rejected {
+        /// The model.
+        by: String,
+        /// Its reasons.
+        why: String,
+    },
     /// Nobody is here to answer this question. An answer and a resume continue it.
     Parked {
         /// The question.
@@ -63,6 +70,7 @@ impl Ending {
             Self::Stuck { .. } => "stuck",
             Self::BudgetExhausted { .. } => "budget_exhausted",
             Self::Blocked { .. } => "blocked",
+            Self::Rejected { .. } => "rejected",
             Self::Parked { .. } => "parked",
             Self::Cancelled => "cancelled",
             Self::Failed { .. } => "failed",

@@ -3,7 +3,9 @@
 use super::Ending;
 use crate::action::Call;
 use crate::ask::{Answer, Question};
+use crate::budget::Spent;
 use crate::model::{Request, Usage};
+use crate::subagent::AgentType;
 use crate::tests_run::TestRun;
 use crate::verify::Report;
 use serde::{Deserialize, Serialize};
@@ -95,6 +97,26 @@ pub enum Record {
         question: Question,
         /// The answer.
         answer: Answer,
+    },
+    /// Something happened to a sub-agent: never the state of its parent.
+    Child {
+        /// Which one.
+        agent_id: String,
+        /// What happened.
+        happened: Box<Record>,
+    },
+    /// A sub-agent came back, however it ended. What it says is the result of the action that started it.
+    Returned {
+        /// Which one.
+        agent_id: String,
+        /// What kind.
+        agent_type: AgentType,
+        /// How it ended.
+        ending: Ending,
+        /// What its calls of the model cost, in order.
+        costs: Vec<Usage>,
+        /// All that it spent of its parent's budget.
+        spent: Spent,
     },
     /// A person resumed the session: it goes on with a new budget, and without what a person had granted it.
     Resumed,

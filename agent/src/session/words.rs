@@ -1,6 +1,7 @@
 //! What is the model told? The harness's side of the conversation, in one place.
 
 use crate::action::{Call, LINE_IS, LINE_SHOULD_BE};
+use crate::subagent::AgentType;
 use crate::tests_run::TestRun;
 use crate::text::fenced;
 
@@ -14,6 +15,12 @@ pub const REPEATED: &str = "you have done exactly this before, and its result st
 /// Why no look is taken any more.
 pub const ENOUGH: &str = "you have looked enough. Of the functions that you have seen, one is wrong. Say what is wrong \
     in it, then write the line `edit_file PATH` and the complete corrected function in a code block";
+/// The same for a sub-agent.
+pub const REPEATED_BY_CHILD: &str = "you have done exactly this before, and its result stands above. If you know \
+    enough, use finish and write your answer as its summary";
+/// What a sub-agent hears after each look.
+pub const ANSWER: &str = "\nIf you know enough, use finish and write your answer as its summary. If not, look at one \
+    more place.";
 /// What the model hears when a person has refused.
 pub const SAID_NO: &str = "a person was asked and said no. Do the task without this";
 /// How a look at a file begins.
@@ -59,6 +66,7 @@ pub fn did(call: &Call) -> String {
         Call::WriteFile { path, .. } => format!("write_file {}", short(path)),
         Call::RunCommand { command } => format!("run_command {}", short(command)),
         Call::RunTests => "run_tests".into(),
+        Call::Task { prompt, .. } => format!("task {}", short(prompt)),
         Call::Finish { .. } => "finish, which the verifier did not accept".into(),
         Call::ReportImpossible { .. } => "report_impossible".into(),
     }
@@ -68,6 +76,28 @@ const REFUSAL: &str = "That reply was not carried out: ";
 
 /// The task and everything known before the first word.
 pub fn opening(task: &str, files: &[String], memory: Option<&str>, tests: Option<&TestRun>) -> String {
+    let mut text = repository(task, files, memory);
+    match tests {
+        Some(run) => text += &format!("\n{}", self::tests(run, "The tests ran before any change")),
+        None => text += "\nNo test command is known for this repository.",
+    }
+    text
+}
+
+/// The task of a sub-agent, in the words of the model that started it.
+pub fn delegated(kind: AgentType, task: &str, files: &[String], memory: Option<&str>) -> String {
+    let what = match kind {
+        AgentType::Explore => "Look for the answer; you cannot change files or run commands.",
+        AgentType::General => "Do it, and nothing else.",
+    };
+    let text = repository(task, files, memory);
+    format!(
+        "{text}\nAnother agent has given you this task, sees none of what you do and reads only your answer. {what} Then \
+         use finish: its summary is your answer. Write into it all that was asked for, with paths and names."
+    )
+}
+
+fn repository(task: &str, files: &[String], memory: Option<&str>) -> String {
     let mut text = format!("Task: {}\n\nFiles in the repository", task.trim());
     if files.len() > FILES_SHOWN_MAX {
         text += &format!(" (the first {FILES_SHOWN_MAX} of {})", files.len());
@@ -79,10 +109,6 @@ pub fn opening(task: &str, files: &[String], memory: Option<&str>, tests: Option
     }
     if let Some(memory) = memory {
         text += &format!("\nNotes of the project:\n{}\n", memory.trim());
-    }
-    match tests {
-        Some(run) => text += &format!("\n{}", self::tests(run, "The tests ran before any change")),
-        None => text += "\nNo test command is known for this repository.",
     }
     text
 }

@@ -3,7 +3,7 @@
 //!
 //! The ladder, cheapest first: there is a change and it fits the base; the files parse; formatter and linter; build; the
 //! tests that failed before; the whole suite; the lints over the diff. Tests that the agent wrote run separately and prove
-//! nothing. A second model is not asked.
+//! nothing. Where a person wants it, a second model is asked last ([`second_review`]).
 
 mod cases;
 mod channel;
@@ -14,6 +14,7 @@ mod planted;
 mod restore;
 mod review;
 mod sealed;
+mod second;
 pub mod tests_diff;
 mod tests_read;
 
@@ -30,6 +31,7 @@ pub use cases::{Case, read as cases};
 pub use claims::that_tests_ran;
 pub use review::{Finding, Severity};
 pub use sealed::Extra;
+pub use second::{Authorship, Opinion, REVIEW_SECONDS_MAX, Review, SECOND_REVIEW, second_review};
 
 /// Beyond this a diff is larger than it need be, and still right.
 const DIFF_SECONDS_MAX: Duration = Duration::from_secs(2);
@@ -46,12 +48,15 @@ pub enum Mark {
     Failed,
     /// It had nothing to say, and the detail says why.
     Skipped,
+    /// It was asked and nothing is known: whoever had to say it did not, or not so that it is understood. Nothing is
+    /// proven then.
+    Unknown,
 }
 
 /// One rung of the ladder.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Rung {
-    /// `change`, `parses`, `lint`, `build`, `mattered`, `tests`, `own tests`, `review`.
+    /// `change`, `parses`, `lint`, `build`, `mattered`, `tests`, `own tests`, `review`, `second review`.
     pub name: String,
     /// How it ended.
     pub mark: Mark,
@@ -78,6 +83,9 @@ pub struct Report {
     /// The agent's own tests.
     #[serde(default)]
     pub extra: Option<Extra>,
+    /// What a second model said, where one was asked.
+    #[serde(default)]
+    pub opinion: Option<Opinion>,
     /// The change that was verified, as a unified diff.
     pub diff: String,
 }
@@ -91,7 +99,13 @@ impl Report {
     /// Did tests prove it: some that failed before, and then all of them?
     pub fn proven(&self) -> bool {
         let held = |name: &str| self.rungs.iter().any(|rung| rung.name == name && rung.mark == Mark::Passed);
-        self.passed() && held("mattered") && held("tests")
+        let told = self.rungs.iter().all(|rung| rung.mark != Mark::Unknown);
+        self.passed() && told && held("mattered") && held("tests")
+    }
+
+    /// Did a second model reject what everything else let pass?
+    pub fn rejected(&self) -> Option<&Opinion> {
+        self.opinion.as_ref().filter(|opinion| opinion.approves == Some(false))
     }
 
     /// For the model: what did not hold.

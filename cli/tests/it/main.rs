@@ -11,5 +11,6 @@ mod hostile;
 mod lookup;
 mod model_server;
 mod real_model;
+mod second_model;
 mod session;
 mod tidy;

@@ -163,11 +163,25 @@ fn record(kind: usize) -> Record {
         // More often than by chance, so that histories get far.
         7..=9 => Record::Stopped { ending: Ending::Parked { question: Box::new(an_edit()) } },
         10..=13 => Record::Answered { question: an_edit(), answer: answers[kind - 10] },
+        // What happened to a sub-agent, and its end: a yes that it was given is not its parent's.
+        14 => child(Record::Answered { question: an_edit(), answer: Answer::YesForSession }),
+        15 => child(Record::Stopped { ending: Ending::Parked { question: Box::new(an_edit()) } }),
+        16 => Record::Returned {
+            agent_id: "a1".into(),
+            agent_type: Default::default(),
+            ending: Ending::Unverified,
+            costs: Vec::new(),
+            spent: Default::default(),
+        },
         _ => Record::Answered { question: other(), answer: answers[kind % 4] },
     }
 }
 
-const KINDS: usize = 18;
+const KINDS: usize = 21;
+
+fn child(happened: Record) -> Record {
+    Record::Child { agent_id: "a1".into(), happened: Box::new(happened) }
+}
 
 fn an_edit() -> Question {
     Question {

@@ -6,26 +6,29 @@ use crate::workspace::fake::Program;
 use crate::workspace::{Command, Ended, Ran};
 use serde_json::Value;
 
-fn ran(code: i32, output: &str, errors: &str) -> Result<Ran, WorkspaceError> {
+pub(super) fn ran(code: i32, output: &str, errors: &str) -> Result<Ran, WorkspaceError> {
     let (output, errors) = (output.into(), errors.into());
     Ok(Ran { ended: Ended::Exited(code), output, errors, seconds: 0.0 })
 }
 
-fn input(command: &Command) -> Value {
+pub(super) fn input(command: &Command) -> Value {
     serde_json::from_slice(&command.stdin).expect("a hook is told one JSON object")
 }
 
-fn hook(event: &str, matcher: &str) -> String {
+pub(super) fn hook(event: &str, matcher: &str) -> String {
     format!("[[hook]]\nid = 'h-{event}'\nevent = '{event}'\nmatcher = '{matcher}'\nargv = ['guard']\n")
 }
 
-fn hooks(entries: &[String]) -> Hooks {
+pub(super) fn hooks(entries: &[String]) -> Hooks {
     let no_script = |_: &str| -> Result<Vec<u8>, HooksError> { unreachable!("no hook here has a script") };
     Hooks::parse("hooks.toml", &format!("version = 1\n{}", entries.concat()), &no_script).unwrap()
 }
 
 fn guarded(entries: &[String], guard: Program, replies: &[&'static str]) -> Played {
-    let mut stage = Stage::new(&[("code.py", CODE)], replies);
+    guarded_by(Stage::new(&[("code.py", CODE)], replies), entries, guard)
+}
+
+pub(super) fn guarded_by(mut stage: Stage<'_>, entries: &[String], guard: Program) -> Played {
     stage.hooks = hooks(entries);
     stage.workspace.programs.insert("guard", guard);
     stage.play()

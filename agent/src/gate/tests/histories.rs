@@ -2,6 +2,7 @@
 //! is allowed that was not allowed before.
 
 use super::*;
+use crate::subagent::AgentType;
 
 const HISTORIES: u64 = 10_000;
 const STEPS_MAX: u64 = 12;
@@ -27,7 +28,7 @@ const RULES: &str = "version = 1
 [[tool]]
 id = \"t\"
 verdict = \"allow\"
-tools = [\"read_file\", \"write_file\", \"edit_file\", \"run_command\", \"run_tests\"]
+tools = [\"read_file\", \"write_file\", \"edit_file\", \"run_command\", \"run_tests\", \"task\"]
 [[tool]]
 id = \"t.ask\"
 verdict = \"ask\"
@@ -58,6 +59,7 @@ fn universe() -> Vec<Action> {
         write("/workspace/migrations/./1.sql"),
         Action::EditFile { path: "migrations/1.sql".into() },
         Action::RunTests,
+        Action::named("task", "look").unwrap(),
         run("make x"),
         run("make  x"),
     ]
@@ -102,4 +104,53 @@ fn after_resume_and_fork_and_in_a_child_permissions_are_never_wider() {
         }
     }
     assert!(narrower > 1_000, "narrower ones were among them: {narrower}");
+}
+
+/// A session of a history: what it was granted, and what kind of sub-agent it is.
+#[derive(Clone, Default)]
+struct Live {
+    grants: Grants,
+    kind: Option<AgentType>,
+}
+
+impl Live {
+    fn child(&self, kind: AgentType) -> Live {
+        Live { grants: self.grants.for_child(kind.tools()), kind: Some(kind) }
+    }
+
+    /// As the loop judges: the kind is one more voice.
+    fn verdict(&self, policy: &Policy, action: &Action, mode: Mode) -> Verdict {
+        let said: Vec<Said> = self.kind.and_then(|kind| kind.said(action)).into_iter().collect();
+        let context = Context { mode, person_present: true, grants: &self.grants, said: &said, ..Context::default() };
+        judge(policy, action, &context).verdict
+    }
+}
+
+#[test]
+fn a_sub_agent_of_any_kind_is_never_wider_than_its_parent_whatever_was_granted_before() {
+    let policy = Policy::parse("histories", RULES).unwrap();
+    let actions = universe();
+    let (mut narrower, mut inherited) = (0, 0);
+    for seed in 0..HISTORIES {
+        let mut random = Random(seed);
+        let mut parent = Live::default();
+        for _ in 0..=random.next(STEPS_MAX) {
+            match random.next(6) {
+                // A resumed or forked session, from which children start as from any other.
+                0 => parent = Live::default(),
+                _ => parent.grants.grant(random.pick(&actions)),
+            }
+        }
+        let (kind, mode) = (*random.pick(&AgentType::ALL), *random.pick(&Mode::ALL));
+        let child = parent.child(kind);
+        for action in parent.grants.actions.iter().chain([random.pick(&actions)]) {
+            let (now, limit) = (child.verdict(&policy, action, mode), parent.verdict(&policy, action, mode));
+            assert!(now >= limit, "seed {seed}: {mode} {kind:?} {action:?} is {now:?}, at most {limit:?}");
+            let given = kind.tools().contains(&action.name());
+            assert!(given || now == Verdict::Deny, "seed {seed}: {kind:?} has no {action:?}");
+            narrower += usize::from(now > limit);
+            inherited += usize::from(child.grants.covers(action) && now == Verdict::Allow);
+        }
+    }
+    assert!(narrower > 1_000 && inherited > 1_000, "both were among them: {narrower} {inherited}");
 }

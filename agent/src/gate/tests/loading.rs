@@ -71,7 +71,7 @@ fn a_rule_that_contradicts_itself_does_not_load() {
     );
     refused(
         "version = 1\n[[tool]]\nid = \"t\"\nverdict = \"deny\"\ntools = [\"read\"]\n",
-        "admin.toml:3: rule t, key tools: there is no tool read, only list_dir, read_file, search, grep, edit_file, write_file, run_command, run_tests, finish",
+        "admin.toml:3: rule t, key tools: there is no tool read, only list_dir, read_file, search, grep, edit_file, write_file, run_command, run_tests, task, finish",
     );
     let twice =
         command("verdict = \"deny\"\nargv = [\"ls\"]\n[[command]]\nid = \"c\"\nverdict = \"deny\"\nargv = [\"x\"]");
