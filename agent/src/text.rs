@@ -9,6 +9,8 @@
 mod escapes;
 mod secrets;
 
+use std::borrow::Cow;
+
 use serde::{Deserialize, Serialize};
 
 pub(crate) use secrets::entropy;
@@ -106,9 +108,11 @@ fn few_lines<'a>(first: &'a str, last: Option<&'a str>, lines_max: usize) -> (&'
 /// One line of at most about `limit_bytes`, for a message that quotes untrusted text.
 #[must_use]
 pub fn quote(raw: &str, limit_bytes: usize) -> String {
-    let safe = clean(raw.as_bytes()).0.replace(['\n', '\t'], " ");
+    // Most texts need no cleaning: nothing acts in them, and nothing opens a token.
+    let is_safe = raw.bytes().all(|b| matches!(b, b' '..=b'~') && b != b'<' && b != b'[');
+    let safe = if is_safe { raw.into() } else { Cow::from(clean(raw.as_bytes()).0.replace(['\n', '\t'], " ")) };
     if safe.len() <= limit_bytes {
-        return safe;
+        return safe.into_owned();
     }
     format!("{}...", &safe[..floor(&safe, limit_bytes)])
 }

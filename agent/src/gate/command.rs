@@ -5,7 +5,7 @@
 //! not plain is refused with the reason.
 
 use super::effects::{Effect, effects, lowers};
-use super::explain::{Finding, silence, unlisted};
+use super::explain::{Finding, QUOTE_READ_BYTES_MAX, silence, unlisted};
 use super::hosts::Endpoint;
 use super::near::Near;
 use super::path::{PathError, located};
@@ -29,11 +29,10 @@ impl Policy {
     pub(super) fn command_findings(&self, command: &str, mode: Mode) -> Vec<Finding> {
         let script = Script::read(command);
         let mut findings = Vec::new();
-        let inner = script.proven.iter().flat_map(|proven| proven.inner.iter().map(|part| &part.words));
-        for words in script.found.iter().chain(&script.wrapped).chain(inner) {
+        let inner = script.proven.iter().flat_map(|proven| proven.inner.iter().map(|part| &*part.words));
+        for words in script.commands().chain(inner) {
             let spelled = spelled_out(words);
-            let name = program(&spelled[0].text);
-            let dangers = self.commands.iter().filter(|r| r.program_is(name) && r.holds(mode) && r.finds(words));
+            let dangers = self.commands.about(program(&spelled[0].text)).filter(|r| r.holds(mode) && r.finds(words));
             findings.extend(
                 dangers.map(|r| r.rule.finding(Layer::Commands, &Finding::quoted("the command", &words[0].text))),
             );
@@ -42,7 +41,8 @@ impl Policy {
             Ok(proven) => findings.extend(self.proven_findings(proven, mode)),
             Err(doubt) => {
                 let here = [".".to_owned()];
-                let named = script.found.iter().flatten().chain(script.redirects.iter().map(|(_, file)| file));
+                let named =
+                    script.found.iter().flat_map(|words| &**words).chain(script.redirects.iter().map(|(_, file)| file));
                 let near = Near::of(&self.paths, named.map(|w| w.text.as_str()));
                 for (access, target) in &script.redirects {
                     findings.extend(self.located_findings(*access, target, &here, &near));
@@ -130,48 +130,49 @@ impl Policy {
         if NOWHERE.contains(&word.text.as_str()) {
             return vec![];
         }
-        let what = Finding::quoted(verb(access), &word.text);
+        let what = || Finding::quoted(verb(access), &word.text);
         let (text, glob) = whole_directory(word);
         let mut findings = Vec::new();
         for directory in directories {
             match located(directory, text) {
                 Ok(path) => {
-                    let rules = self.path_rules(access, &path, glob, near);
-                    if !rules.iter().any(|r| !r.rule.from_project) {
+                    let tightening = near.about(access, &path, glob);
+                    let spoken_for = tightening.iter().any(|r| !r.rule.from_project)
+                        || self
+                            .paths
+                            .iter()
+                            .any(|r| r.rule.verdict == Verdict::Allow && r.matches(access, &path, glob));
+                    if !spoken_for {
                         findings.push(unlisted(
                             Layer::Paths,
-                            format!("{what} is refused: {}", PathError::Outside),
+                            format!("{} is refused: {}", what(), PathError::Outside),
                             IN_WORKSPACE.into(),
                         ));
                     }
-                    let tightening = rules.into_iter().filter(|r| r.rule.verdict != Verdict::Allow);
-                    findings.extend(tightening.map(|r| r.rule.finding(Layer::Paths, &what)));
+                    findings.extend(tightening.into_iter().map(|r| r.rule.finding(Layer::Paths, &what())));
                 }
                 Err(why) => {
-                    findings.push(Finding::own(Layer::Paths, format!("{what} is refused: {why}"), IN_WORKSPACE.into()));
+                    let reason = format!("{} is refused: {why}", what());
+                    findings.push(Finding::own(Layer::Paths, reason, IN_WORKSPACE.into()));
                 }
             }
         }
         findings
     }
 
-    /// The path rules that speak about a path in normal form, those that tighten first.
-    fn path_rules<'p>(&'p self, access: Access, path: &str, glob: bool, near: &Near<'p>) -> Vec<&'p PathRule> {
-        if glob {
-            return self.matching(access, path, true);
-        }
-        let allows = |r: &&PathRule| r.rule.verdict == Verdict::Allow && r.matches(access, path, false);
-        near.about(access, path).into_iter().chain(self.paths.iter().filter(allows)).collect()
-    }
-
     /// What the path rules say about the arguments of one command. Only words that are refused matter: most
     /// arguments are no paths, so silence about them means nothing.
     fn argument_findings<'p>(&'p self, part: &Part, directories: &[String], near: &Near<'p>) -> Vec<Finding> {
-        let rule = self.commands.iter().find(|r| r.clears(part));
+        let rule = self.commands.about(&part.words[0].text).find(|r| r.clears(part));
         let pattern_at = rule.and_then(|r| r.pattern_at(&part.words));
         let mut findings = Vec::new();
+        let far = !directories.iter().any(|directory| near.may_refuse(directory));
         for (at, word) in part.words.iter().enumerate() {
-            for candidate in candidates(&word.text).into_iter().filter(|c| !NOWHERE.contains(c)) {
+            for candidate in candidates(&word.text).filter(|c| !NOWHERE.contains(c)) {
+                // Wherever it stays below a directory, no rule is about it.
+                if far && !word.glob && stays_below(candidate) && !near.may_refuse(candidate) {
+                    continue;
+                }
                 for directory in directories {
                     let may_lead_out = Some(at) != pattern_at && !directory.starts_with('/');
                     findings.extend(self.candidate_findings(candidate, word.glob, directory, may_lead_out, near));
@@ -208,12 +209,10 @@ impl Policy {
         if absolute && !leads_out && !directory.starts_with('/') {
             return vec![];
         }
-        let rules = if glob { self.matching(Access::Read, &path, true) } else { near.about(Access::Read, &path) };
-        let tightening = rules.into_iter().filter(|r| r.rule.verdict != Verdict::Allow);
-        let mut findings: Vec<_> = tightening.map(|r| r.rule.finding(Layer::Paths, &what())).collect();
-        let allowed = |r: &&PathRule| r.rule.verdict == Verdict::Allow;
-        let silent = absolute && leads_out && findings.is_empty();
-        if silent && !self.matching(Access::Read, &path, glob).iter().any(allowed) {
+        let tightening = near.about(Access::Read, &path, glob);
+        let mut findings: Vec<_> = tightening.iter().map(|r| r.rule.finding(Layer::Paths, &what())).collect();
+        let allows = |r: &PathRule| r.rule.verdict == Verdict::Allow && r.matches(Access::Read, &path, glob);
+        if absolute && leads_out && findings.is_empty() && !self.paths.iter().any(allows) {
             findings.push(unlisted(Layer::Paths, outside(), IN_WORKSPACE.into()));
         }
         findings
@@ -222,9 +221,9 @@ impl Policy {
     /// The rule that allows one proven part, or the silence.
     fn clearance(&self, part: &Part, mode: Mode) -> Finding {
         let words = &part.words;
-        let what = Finding::quoted("the command", &words.iter().map(|w| w.text.as_str()).collect::<Vec<_>>().join(" "));
+        let what = Finding::quoted("the command", &shown(words));
         let speaks = |r: &&CommandRule| r.clears(part) && (r.rule.verdict == Verdict::Allow || r.holds(mode));
-        if let Some(rule) = self.commands.iter().find(speaks) {
+        if let Some(rule) = self.commands.about(&words[0].text).find(speaks) {
             return match mode {
                 Mode::Plan if !rule.reads_only => changes_something(&what),
                 _ => rule.rule.finding(Layer::Commands, &what),
@@ -242,8 +241,7 @@ impl Policy {
             (.., true) => " with a text as its input",
             _ => "",
         };
-        let near: Vec<_> =
-            self.commands.iter().filter(|r| r.rule.verdict == Verdict::Allow && r.program_is(&words[0].text)).collect();
+        let near: Vec<_> = self.commands.about(&words[0].text).filter(|r| r.rule.verdict == Verdict::Allow).collect();
         // A rule about the same program explains better than the whole list. Where nobody speaks, auto allows and
         // shows nothing.
         let instead = if mode == Mode::Auto {
@@ -265,13 +263,14 @@ impl Policy {
     /// What `xargs` and `find -exec` add to a command is not known: only a rule about a command that reads,
     /// whatever its arguments are, speaks for it.
     fn unknown_finding(&self, part: &Part) -> Option<Finding> {
-        let hole = part.words.iter().any(|w| !w.known);
+        if part.words.iter().all(|w| w.known) {
+            return None;
+        }
         let fine = self
             .commands
             .iter()
             .any(|r| r.rule.verdict == Verdict::Allow && r.clears_any(&part.words) || r.clears(part));
-        (hole && !fine)
-            .then(|| unclear(&format!("{} with arguments that are not written out", program(&part.words[0].text))))
+        (!fine).then(|| unclear(&format!("{} with arguments that are not written out", program(&part.words[0].text))))
     }
 
     /// An option that a rule names as what it does not allow is more than silence, unless what the option does is
@@ -280,7 +279,8 @@ impl Policy {
         let name = program(&part.words[0].text);
         let forbidden =
             |rule: &'_ CommandRule| rule.forbids(&part.words).find(|option| !lowers(name, option)).map(str::to_owned);
-        let (rule, option) = self.commands.iter().find_map(|rule| Some((rule, forbidden(rule)?)))?;
+        let mut rules = self.commands.about(&part.words[0].text);
+        let (rule, option) = rules.find_map(|rule| Some((rule, forbidden(rule)?)))?;
         let what = Finding::quoted("the command", &format!("{} {option}", rule.usage()));
         let instead = format!("run {}{}", rule.usage(), rule.limits().unwrap_or_default());
         let reason = format!("{what} is refused: with this option it runs or writes something else");
@@ -290,7 +290,7 @@ impl Policy {
     /// A variable that changes which program runs or what it does hides a command.
     fn assignment_finding(&self, part: &Part) -> Option<Finding> {
         let (name, _) = part.assigned.iter().find(|(name, _)| changes_meaning(name))?;
-        let only_words = self.commands.iter().any(|r| r.expansions && r.clears(part));
+        let only_words = self.commands.about(&part.words[0].text).any(|r| r.expansions && r.clears(part));
         (!only_words).then(|| unclear(&format!("the variable {name}, which changes what a command does")))
     }
 }
@@ -350,18 +350,30 @@ fn device_of_bash(path: &str) -> Option<Option<Endpoint>> {
 }
 
 /// What in a word can be a path: all of it, what follows `=` or `:`, and what is glued to a short option.
-fn candidates(word: &str) -> Vec<&str> {
+fn candidates(word: &str) -> impl Iterator<Item = &str> {
     let glued = word
         .strip_prefix('-')
         .filter(|rest| !rest.starts_with('-'))
         .and_then(|rest| rest.char_indices().nth(1).map(|(at, _)| &rest[at..]));
-    let mut found = vec![];
-    if !word.starts_with('-') {
-        found.push(word);
+    let whole = Some(word).filter(|word| !word.starts_with('-'));
+    let value = word.split_once('=').map(|(_, value)| value);
+    let behind = word.split_once(':').map(|(_, value)| value).filter(|value| !value.starts_with(':'));
+    [whole, glued, value, behind].into_iter().flatten().filter(|candidate| !candidate.is_empty())
+}
+
+/// Whether a path leads to nothing but what lies below the directory in which it is used.
+fn stays_below(path: &str) -> bool {
+    !path.starts_with('/') && !path.contains('~') && !path.contains("..")
+}
+
+/// The beginning of a command, as much of it as is shown.
+fn shown(words: &[Word]) -> String {
+    let mut text = words[0].text.clone();
+    for word in &words[1..] {
+        if text.len() > QUOTE_READ_BYTES_MAX {
+            break;
+        }
+        text.extend([" ", &word.text]);
     }
-    found.extend(glued);
-    found.extend(word.split_once('=').map(|(_, value)| value));
-    found.extend(word.split_once(':').map(|(_, value)| value).filter(|value| !value.starts_with(':')));
-    found.retain(|c| !c.is_empty());
-    found
+    text
 }

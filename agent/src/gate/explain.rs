@@ -18,7 +18,7 @@ pub(super) struct Finding {
 /// Words of the model that a reason quotes are cut to this length.
 const QUOTE_BYTES_MAX: usize = 120;
 /// So much of them is looked at for that.
-const QUOTE_READ_BYTES_MAX: usize = 1_024;
+pub(super) const QUOTE_READ_BYTES_MAX: usize = 256;
 
 impl Finding {
     /// A refusal by the gate itself.

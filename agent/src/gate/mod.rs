@@ -12,6 +12,7 @@
 //! denies, and refuses to apply a change to a path that it denies for writing.
 
 mod action;
+mod by_program;
 mod command;
 mod effects;
 mod explain;

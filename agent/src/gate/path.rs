@@ -7,6 +7,8 @@
 //! what may not be written is refused when the changes are read back, both by the real path. A rule about paths
 //! therefore holds for real paths in the end, and here already for every path that is written out.
 
+use std::borrow::Cow;
+
 use crate::text;
 
 /// Linux takes paths up to this long.
@@ -71,6 +73,11 @@ pub(super) fn located(dir: &str, path: &str) -> Result<String, PathError> {
     if path.starts_with('~') {
         return Err(PathError::Outside);
     }
+    // Most paths are in their normal form already.
+    let is_normal = |part: &str| !matches!(part, "" | "." | "..");
+    if dir == "." && path.len() < PATH_BYTES_MAX && path.bytes().all(is_plain) && path.split('/').all(is_normal) {
+        return Ok(path.to_owned());
+    }
     let mut parts: Vec<&str> = match (path.starts_with('/'), dir.strip_prefix('/')) {
         (true, _) => vec![],
         (false, Some(outside)) => outside.split('/').filter(|part| !part.is_empty()).collect(),
@@ -89,13 +96,21 @@ pub(super) fn located(dir: &str, path: &str) -> Result<String, PathError> {
     }
 }
 
+/// What hides nothing and leads nowhere.
+fn is_plain(byte: u8) -> bool {
+    byte.is_ascii_graphic() && byte != b'\\'
+}
+
 /// The path as a sloppy file system would see it: without dots and spaces at the ends of its parts.
-pub(super) fn twin(path: &str) -> String {
+pub(super) fn twin(path: &str) -> Cow<'_, str> {
+    if !path.split('/').any(|part| part.ends_with(['.', ' '])) {
+        return Cow::Borrowed(path);
+    }
     let part = |p: &str| match p.trim_end_matches(['.', ' ']) {
         "" => p.to_owned(),
         trimmed => trimmed.to_owned(),
     };
-    path.split('/').map(part).collect::<Vec<_>>().join("/")
+    path.split('/').map(part).collect::<Vec<_>>().join("/").into()
 }
 
 /// The path and the directories that it lies in, from the outermost.
@@ -169,6 +184,32 @@ fn pieces(pattern: &str) -> Vec<Piece> {
         });
     }
     if pattern.contains('{') { vec![Piece::Star] } else { out }
+}
+
+/// How many bytes at the beginning and at the end of a part of a pattern are only themselves.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Ends {
+    first: usize,
+    last: usize,
+}
+
+impl Ends {
+    pub(super) fn of(part: &str) -> Ends {
+        if part.contains(['{', '}']) {
+            return Ends { first: 0, last: 0 };
+        }
+        let acts = |c: char| matches!(c, '*' | '?' | '[' | ']');
+        let first = part.find(acts).unwrap_or(part.len());
+        Ends { first, last: part.rfind(acts).map_or(part.len(), |at| part.len() - at - 1) }
+    }
+
+    /// Whether the ends of two parts allow that they meet.
+    pub(super) fn fit(self, part: &str, other_ends: &Ends, other: &str) -> bool {
+        let (first, last) = (self.first.min(other_ends.first), self.last.min(other_ends.last));
+        let (a, b) = (part.as_bytes(), other.as_bytes());
+        // The first byte tells most apart.
+        (first == 0 || a[0] == b[0]) && a[..first] == b[..first] && a[a.len() - last..] == b[b.len() - last..]
+    }
 }
 
 /// The same about one part of each, in lower case.

@@ -2,8 +2,10 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::by_program::CommandRules;
 use super::explain::{Finding, silence};
 use super::hosts::HostRule;
+use super::near::PathRules;
 use super::path::normalise;
 use super::rules::{CommandRule, PathRule, Rule, ToolRule};
 use super::{Action, Layer, Verdict};
@@ -20,11 +22,11 @@ pub enum Access {
 
 /// Rules that were loaded and whose examples hold. Made by [`Policy::shipped`], [`Policy::parse`] and
 /// [`Policy::load`]; tightened by [`Policy::tightened`].
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub struct Policy {
     pub(super) tools: Vec<ToolRule>,
-    pub(super) paths: Vec<PathRule>,
-    pub(super) commands: Vec<CommandRule>,
+    pub(super) paths: PathRules,
+    pub(super) commands: CommandRules,
     pub(super) hosts: Vec<HostRule>,
 }
 

@@ -239,7 +239,7 @@ impl CommandRule {
     pub(super) fn matches_example(&self, command: &str) -> bool {
         let script = Script::read(command);
         if self.rule.verdict != Verdict::Allow {
-            return script.found.iter().chain(&script.wrapped).any(|words| self.finds(words));
+            return script.commands().any(|words| self.finds(words));
         }
         let as_administrator = CommandRule { rule: Rule { from_project: false, ..self.rule.clone() }, ..self.clone() };
         script.proven.is_ok_and(|proven| proven.parts.iter().any(|part| as_administrator.clears(part)))
@@ -273,26 +273,39 @@ impl CommandRule {
 /// Whether the slots come in this order, with nothing before and between them but options and what can be their
 /// values: `stash -q drop` is `stash drop`.
 fn in_order(words: &[Word], slots: &[Slot]) -> bool {
-    // `ends[at]`: what was looked for so far can end right before the word `at`.
+    let Some(first) = slots.first() else { return true };
+    // Without an option before it the first comes first.
+    if !words.first().is_some_and(|word| word.text.starts_with(['-', '+']) || first.accepts(&word.text)) {
+        return false;
+    }
+    // `ends[at]`: what was looked for so far can end right before the word `at`, and nowhere behind `last`.
     let mut ends = vec![false; words.len() + 3];
     ends[0] = true;
+    let mut last = 0;
     for slot in slots {
         let mut next = vec![false; words.len() + 3];
+        let mut next_last = None;
         for (at, word) in words.iter().enumerate() {
+            if at > last {
+                break;
+            }
             if !ends[at] {
                 continue;
             }
             if slot.accepts(&word.text) {
                 next[at + 1] = true;
+                next_last = Some(at + 1);
             }
             if word.text.starts_with(['-', '+']) {
                 ends[at + 1] = true;
                 ends[at + 2] = true;
+                last = last.max(at + 2);
             }
         }
-        ends = next;
+        let Some(found) = next_last else { return false };
+        (ends, last) = (next, found);
     }
-    ends.contains(&true)
+    true
 }
 
 /// `git-reset --hard`, in the directory where git keeps its programs, is `git reset --hard`.

@@ -89,8 +89,7 @@ impl Policy {
 
     /// An administrator's policy from its text; `file` is what errors call it.
     pub fn parse(file: &str, text: &str) -> Result<Policy, PolicyError> {
-        let empty = Policy { tools: vec![], paths: vec![], commands: vec![], hosts: vec![] };
-        Loading { file, text, from_project: false }.into_policy(empty)
+        Loading { file, text, from_project: false }.into_policy(Policy::default())
     }
 
     /// This policy and the rules of a project's own, which must all be deny or ask.

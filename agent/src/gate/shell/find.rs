@@ -5,8 +5,8 @@
 
 use tree_sitter::Node;
 
-use super::tree::{Grammar, Source};
-use super::{Access, DEPTH_MAX, Doubt, PARTS_MAX, Word, tree, unwrap};
+use super::tree::{Grammar, Read, Source};
+use super::{Access, DEPTH_MAX, Doubt, PARTS_MAX, Part, Tail, Word, Words, tree, unwrap};
 
 /// Programs that run the program named by their arguments.
 const WRAPPERS: [&str; 31] = [
@@ -52,8 +52,8 @@ const WRAPPED_WORDS_MAX: usize = 256;
 /// What was found.
 #[derive(Debug, Default)]
 pub(super) struct Found {
-    pub commands: Vec<Vec<Word>>,
-    pub wrapped: Vec<Vec<Word>>,
+    pub commands: Vec<Words>,
+    pub wrapped: Vec<Tail>,
     pub redirects: Vec<(Access, Word)>,
     /// Why there may be more than was found.
     pub doubt: Option<Doubt>,
@@ -61,10 +61,10 @@ pub(super) struct Found {
 
 /// Everything in the script and in the scripts inside it. A text inside that cannot be read leaves a doubt, and
 /// the search goes on: a named danger says more than a doubt.
-pub(super) fn find(source: &Source, grammar: &mut Grammar) -> Found {
+pub(super) fn find(read: &Read, grammar: &mut Grammar) -> Found {
     let mut found = Found::default();
     let mut waiting = Vec::new();
-    match one_script(source, &mut found) {
+    match one_script(read, &mut found) {
         Ok(inner) => waiting.extend(inner.into_iter().map(|text| (text, 1))),
         Err(doubt) => found.doubt = Some(doubt),
     }
@@ -74,7 +74,7 @@ pub(super) fn find(source: &Source, grammar: &mut Grammar) -> Found {
         let read = match (depth > DEPTH_MAX, scripts > PARTS_MAX) {
             (true, _) => Err(Doubt::TooDeep),
             (_, true) => Err(Doubt::TooManyParts),
-            _ => grammar.parse(&script).and_then(|source| one_script(&source, &mut found)),
+            _ => grammar.parse(&script).and_then(|read| one_script(&read, &mut found)),
         };
         match read {
             Ok(inner) => waiting.extend(inner.into_iter().map(|text| (text, depth + 1))),
@@ -88,7 +88,48 @@ pub(super) fn find(source: &Source, grammar: &mut Grammar) -> Found {
 }
 
 /// Adds what stands in one script; returns the texts that may be scripts themselves.
-fn one_script(source: &Source, found: &mut Found) -> Result<Vec<String>, Doubt> {
+fn one_script(read: &Read, found: &mut Found) -> Result<Vec<String>, Doubt> {
+    let (commands, bodies) = match &read.source {
+        Some(source) => in_tree(source, found)?,
+        None => (in_parts(read.parts.as_deref().unwrap_or_default(), found)?, vec![]),
+    };
+    let starts_shell = commands.iter().any(|words| starts_shell(words));
+    let mut inner = if starts_shell { bodies } else { Vec::new() };
+    let wrapped = &mut found.wrapped;
+    for words in &commands {
+        let wraps = WRAPPERS.contains(&program(&words[0])) && !unwrap::asks_where(words);
+        if words.len() > WRAPPED_WORDS_MAX && (wraps || program(&words[0]) == "find") {
+            return Err(Doubt::TooManyParts);
+        }
+        for (at, word) in words.iter().enumerate().skip(1) {
+            if wraps || executes_next(&words[0], &words[at - 1]) {
+                wrapped.push(Tail { words: words.clone(), from: at });
+            }
+            if (wraps || starts_shell) && looks_like_script(&word.text) {
+                inner.push(word.text.clone());
+            }
+        }
+        // `sh -c reboot`: one plain word is a script too.
+        if reads_shell(&words[0]) {
+            let one = |w: &Word| Tail { words: [w.clone()].into(), from: 0 };
+            wrapped.extend(words[1..].iter().take(WRAPPED_WORDS_MAX).map(one));
+        }
+    }
+    found.commands.extend(commands);
+    Ok(inner)
+}
+
+/// The commands of a script that needs no grammar.
+fn in_parts(parts: &[Part], found: &mut Found) -> Result<Vec<Words>, Doubt> {
+    if found.commands.len() + parts.len() > PARTS_MAX {
+        return Err(Doubt::TooManyParts);
+    }
+    found.redirects.extend(parts.iter().flat_map(|part| part.redirects.iter().cloned()));
+    Ok(parts.iter().map(|part| part.words.clone()).collect())
+}
+
+/// The commands in a tree, and the texts that are the input of one.
+fn in_tree(source: &Source, found: &mut Found) -> Result<(Vec<Words>, Vec<String>), Doubt> {
     let mut commands = Vec::new();
     let mut bodies = Vec::new();
     for node in tree::preorder(&source.tree) {
@@ -105,30 +146,8 @@ fn one_script(source: &Source, found: &mut Found) -> Result<Vec<String>, Doubt> 
             return Err(Doubt::TooManyParts);
         }
     }
-    commands.retain(|words| !words.is_empty());
-    let starts_shell = commands.iter().any(|words| starts_shell(words));
-    let mut inner = if starts_shell { bodies } else { Vec::new() };
-    let wrapped = &mut found.wrapped;
-    for words in &commands {
-        let wraps = WRAPPERS.contains(&program(&words[0])) && !unwrap::asks_where(words);
-        if words.len() > WRAPPED_WORDS_MAX && (wraps || program(&words[0]) == "find") {
-            return Err(Doubt::TooManyParts);
-        }
-        for (at, word) in words.iter().enumerate().skip(1) {
-            if wraps || executes_next(&words[0], &words[at - 1]) {
-                wrapped.push(words[at..].to_vec());
-            }
-            if (wraps || starts_shell) && looks_like_script(&word.text) {
-                inner.push(word.text.clone());
-            }
-        }
-        // `sh -c reboot`: one plain word is a script too.
-        if reads_shell(&words[0]) {
-            wrapped.extend(words[1..].iter().take(WRAPPED_WORDS_MAX).map(|w| vec![w.clone()]));
-        }
-    }
-    found.commands.extend(commands);
-    Ok(inner)
+    let commands = commands.into_iter().filter(|words: &Vec<Word>| !words.is_empty()).map(Words::from);
+    Ok((commands.collect(), bodies))
 }
 
 /// Whether a command is a shell, or may start one as a wrapper does.

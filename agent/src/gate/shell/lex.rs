@@ -28,6 +28,8 @@ struct Pending {
 /// The command that is being read.
 #[derive(Default)]
 struct Open {
+    words: Vec<Word>,
+    /// The rest of it.
     part: Part,
     /// `fi` was read: only an operator can follow.
     closed: bool,
@@ -84,7 +86,7 @@ impl Lexer<'_> {
         if name.len() == 1 {
             self.reader.next();
         }
-        if open.part.words.is_empty() && !open.closed {
+        if open.words.is_empty() && !open.closed {
             return construct(&format!("{name} without a command before it"));
         }
         self.end(open)
@@ -94,8 +96,8 @@ impl Lexer<'_> {
     fn end(&mut self, open: &mut Open) -> Result<(), Doubt> {
         let part = std::mem::take(&mut open.part);
         open.closed = false;
-        if !part.words.is_empty() {
-            self.parts.push(part);
+        if !open.words.is_empty() {
+            self.parts.push(Part { words: std::mem::take(&mut open.words).into(), ..part });
             return Ok(());
         }
         match (part.assigned.is_empty(), part.redirects.is_empty() && !part.input) {
@@ -107,7 +109,7 @@ impl Lexer<'_> {
 
     /// One word, which may be a name with a value, a keyword, or the number of a redirection.
     fn word(&mut self, open: &mut Open) -> Result<(), Doubt> {
-        let begins = open.part.words.is_empty();
+        let begins = open.words.is_empty();
         if begins && let Some(name) = self.reader.assignment() {
             let value = self.value()?;
             open.part.assigned.push((name, value));
@@ -136,9 +138,9 @@ impl Lexer<'_> {
             // A bracket by itself is a name and no pattern.
             "[" if begins => {
                 word.glob = false;
-                open.part.words.push(word);
+                open.words.push(word);
             }
-            _ => open.part.words.push(word),
+            _ => open.words.push(word),
         }
         Ok(())
     }

@@ -1,18 +1,24 @@
 //! What would bash run, if it were given this text?
 //!
 //! Two readings. One proves: when a script is nothing but words joined by `&&`, `||`, `;`, `|` and newlines, with
-//! `if`, redirections and here-documents at most, it gives its commands; a lexer of our own and the tree of
-//! tree-sitter must agree on them. The other finds: every literal command anywhere in the tree, in substitutions,
-//! behind wrappers and in the text given to another shell. Doubt in either is a [`Doubt`], and the gate denies it.
+//! `if`, redirections and here-documents at most, it gives its commands; a lexer of our own and a second reader must
+//! agree on them. The second reader is the tree of tree-sitter, or, where a script is so plain that it takes no
+//! grammar, one that knows plain words and joints and nothing else. The other reading finds: every literal command
+//! anywhere in the tree, in substitutions, behind wrappers and in the text given to another shell. Doubt in either is
+//! a [`Doubt`], and the gate denies it.
 
 mod elide;
 mod find;
 mod lex;
+mod plain;
 mod prove;
 mod search;
 mod tree;
 mod unwrap;
 mod word;
+
+use std::ops::Deref;
+use std::rc::Rc;
 
 use super::Access;
 use tree::Grammar;
@@ -44,11 +50,29 @@ impl Word {
     }
 }
 
+/// A command's name and arguments, shared by all who look at it.
+pub(super) type Words = Rc<[Word]>;
+
+/// The words of a command from one of them on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Tail {
+    words: Words,
+    from: usize,
+}
+
+impl Deref for Tail {
+    type Target = [Word];
+
+    fn deref(&self) -> &[Word] {
+        &self.words[self.from..]
+    }
+}
+
 /// One simple command of a plain script.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Part {
     /// Its name and arguments; never empty.
-    pub words: Vec<Word>,
+    pub words: Words,
     /// Variables set for it alone.
     pub assigned: Vec<(String, Word)>,
     /// Files that it reads from or writes to by redirection; /dev/null is left out.
@@ -70,9 +94,9 @@ pub(super) struct Proven {
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Script {
     /// Every command found anywhere, none of them empty. A superset of what is proven.
-    pub found: Vec<Vec<Word>>,
+    pub found: Vec<Words>,
     /// What may be a command because a wrapper runs it; its words are in `found` too.
-    pub wrapped: Vec<Vec<Word>>,
+    pub wrapped: Vec<Tail>,
     /// Files that redirections name.
     pub redirects: Vec<(Access, Word)>,
     /// The parts, when the script is plain.
@@ -85,17 +109,22 @@ impl Script {
         Script::read_with(command, &mut Grammar::new())
     }
 
+    /// Everything that may be a command.
+    pub(super) fn commands(&self) -> impl Iterator<Item = &[Word]> {
+        self.found.iter().map(|words| &**words).chain(self.wrapped.iter().map(|words| &**words))
+    }
+
     fn read_with(command: &str, grammar: &mut Grammar) -> Script {
-        let source = match grammar.parse(command) {
-            Ok(source) => source,
+        let read = match grammar.parse(command) {
+            Ok(read) => read,
             Err(doubt) => return Script { found: vec![], wrapped: vec![], redirects: vec![], proven: Err(doubt) },
         };
-        let found = find::find(&source, grammar);
+        let found = find::find(&read, grammar);
         let proven = match found.doubt {
             Some(doubt) => Err(doubt),
-            None => prove::prove(&source).and_then(|parts| {
-                let inner = unwrap::started(&parts, grammar)?;
-                Ok(Proven { parts, inner })
+            None => prove::prove(&read).and_then(|parts| {
+                let inner = unwrap::started(parts, grammar)?;
+                Ok(Proven { parts: parts.to_vec(), inner })
             }),
         };
         Script { found: found.commands, wrapped: found.wrapped, redirects: found.redirects, proven }

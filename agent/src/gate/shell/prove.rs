@@ -2,25 +2,26 @@
 
 use tree_sitter::Node;
 
-use super::tree::Source;
+use super::tree::{Read, Source};
 use super::word::is_plain_parameter;
-use super::{Access, Doubt, PARTS_MAX, Part, Word, lex, tree};
+use super::{Access, Doubt, PARTS_MAX, Part, Word, Words, tree};
 
 /// The commands of a plain script. Both readers must agree on every word.
-pub(super) fn prove(source: &Source) -> Result<Vec<Part>, Doubt> {
-    let parts = lex::lex(&source.script)?;
+pub(super) fn prove(read: &Read) -> Result<&[Part], Doubt> {
+    let parts = read.parts.as_deref().map_err(Clone::clone)?;
     if parts.len() > PARTS_MAX {
         return Err(Doubt::TooManyParts);
     }
+    let Some(source) = &read.source else { return Ok(parts) };
     let seen = Seen::of_tree(source)?;
-    if seen.sorted() == Seen::of_parts(&parts).sorted() { Ok(parts) } else { Err(Doubt::Disagree) }
+    if seen.sorted() == Seen::of_parts(parts).sorted() { Ok(parts) } else { Err(Doubt::Disagree) }
 }
 
 /// What both readers must agree on. The grammar does not say reliably which command a redirection belongs to, so
 /// that is left to the lexer.
 #[derive(Default, PartialEq)]
 struct Seen {
-    commands: Vec<Vec<Word>>,
+    commands: Vec<Words>,
     assigned: Vec<(String, Word)>,
     redirects: Vec<(Access, Word)>,
     /// Commands with a here-document or a here-string.
@@ -64,14 +65,14 @@ impl Seen {
                 | "command_substitution" => {
                     stack.extend(tree::children(node));
                     if node.kind() == "command" {
-                        seen.commands.push(tree::words(node, source));
+                        seen.commands.push(tree::words(node, source).into());
                     }
                 }
                 // A dollar that expands nothing stands in it without a name.
                 "string" => stack.extend(tree::children(node).into_iter().filter(|c| c.is_named())),
                 // `[[` evaluates more than words, so it stays refused.
                 "test_command" => {
-                    seen.commands.push(tree::words(node, source));
+                    seen.commands.push(tree::words(node, source).into());
                     stack.extend(tree::children(node));
                 }
                 "variable_assignment" => {

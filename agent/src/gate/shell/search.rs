@@ -68,7 +68,7 @@ pub(super) fn executed(words: &[Word]) -> Result<Vec<Part>, Doubt> {
         if command.first().is_none_or(|name| !name.known || name.glob) {
             return doubt("find -exec of a command that is not written out");
         }
-        commands.push(Part { words: command, ..Part::default() });
+        commands.push(Part { words: command.into(), ..Part::default() });
         at += end + 1;
     }
     Ok(commands)

@@ -1,5 +1,5 @@
-//! Does it make no difference that the grammar is not given every word? Over random scripts, and over the labelled
-//! commands with long runs of words in them.
+//! Does it make no difference that the grammar is not given every word, and plain scripts not at all? Over random
+//! scripts, and over the labelled commands with long runs of words in them.
 
 use super::tree::{Grammar, PARSE_REPORTS_MAX};
 use super::*;
@@ -165,12 +165,15 @@ fn script(random: &mut Random, depth: usize) -> String {
     }
 }
 
-/// The same reading whether or not words are left out; whether some were.
+/// The same reading whether or not words are left out, and whether or not the grammar is asked; whether words were
+/// left out.
 #[track_caller]
 fn check(script: &str) -> bool {
     let with_all = Script::read_with(script, &mut Grammar::whole());
-    let with_fewer = Script::read_with(script, &mut Grammar::boundless());
+    let with_fewer = Script::read_with(script, &mut Grammar::of_all());
     assert_eq!(with_fewer, with_all, "{script:?}");
+    let with_fewest = Script::read_with(script, &mut Grammar::boundless());
+    assert_eq!(with_fewest, with_all, "{script:?} without the grammar");
     elide::Shorter::of(script).text != script
 }
 
@@ -182,6 +185,167 @@ fn random_scripts_read_the_same_when_the_grammar_is_given_fewer_words() {
     }
     println!("{shorter} of {SCRIPTS} had words left out");
     assert!(shorter as u64 > SCRIPTS / 10, "{shorter}");
+}
+
+/// Words and joints as in most scripts, and now and then something that is not plain.
+fn nearly_plain(random: &mut Random) -> String {
+    const WORDS: [&str; 34] = [
+        "a",
+        "ls",
+        "git",
+        "-l",
+        "--x=y",
+        "src/b.py",
+        "e=f",
+        "'a b'",
+        "'$x;|&'",
+        "''",
+        "\"\"",
+        "\"a b\"",
+        "\"a $x b\"",
+        "\"${x}\"",
+        "$x",
+        "${x}",
+        "a$x",
+        "$x/b",
+        "*.py",
+        "a?",
+        "\"\\\"\\\\\\$\"",
+        "'a'\"b\"c",
+        "测试",
+        "'🦀'",
+        "é",
+        "100",
+        "2",
+        "a:b@c",
+        "%+-.,_",
+        "sh -c 'ls; wc a'",
+        "env -i",
+        "xargs",
+        "find . -exec",
+        "rm",
+    ];
+    const JOINTS: [&str; 12] = ["; ", " && ", " || ", " | ", "\n", "|", ";", "\n\n", " ;\n", " |\n", "&&", " && \n"];
+    const REDIRECTS: [&str; 14] = [
+        " 2>&1",
+        " >a",
+        " > a",
+        " >>a",
+        " 2> 'a b'",
+        " &>a",
+        " < a",
+        " >/dev/null",
+        " 2>/dev/null",
+        " 1>&2",
+        " >&2",
+        " > $x",
+        " >\"a\"",
+        " > a*",
+    ];
+    const ODD: [&str; 66] = [
+        "if",
+        "then",
+        "fi",
+        "in",
+        "do",
+        "done",
+        "for",
+        "case",
+        "time",
+        "!",
+        "{",
+        "}",
+        "{}",
+        "[",
+        "]",
+        "[[",
+        "(",
+        ")",
+        "#",
+        "#a",
+        "a#b",
+        "~",
+        "~/a",
+        "a~b",
+        "=",
+        "==",
+        "=~",
+        "A=",
+        "A=b",
+        "A+=b",
+        "\\",
+        "\\ ",
+        "\\;",
+        "\\\n",
+        "'",
+        "\"",
+        "`",
+        "$",
+        "\"$\"",
+        "\"$ \"",
+        "$1",
+        "$?",
+        "$@",
+        "${x:-a}",
+        "${#x}",
+        "$(ls)",
+        "$((1))",
+        "$'a'",
+        "$\"a\"",
+        "&",
+        ";;",
+        "|&",
+        ">&",
+        "<&",
+        ">|",
+        "<>",
+        "2>&-",
+        "<<E\na\nE\n",
+        "<<<a",
+        "\u{a0}",
+        "\u{3000}",
+        "^",
+        "export",
+        "declare",
+        "[a-c]*",
+        "+(a)",
+    ];
+    let mut text = random.pick(&["", "", "", "", " ", "\n", "A=b ", "A= "]).to_owned();
+    for _ in 0..=random.next(4) {
+        if random.next(4) > 0 {
+            text += random.pick(&["git ", "ls ", "./a ", "'a' ", "rm ", "\"a\" ", "sed\t", "a-b ", "sh -c "]);
+        }
+        for _ in 0..=random.next(5) {
+            text += random.pick(&WORDS);
+            text += random.pick(&[" ", " ", " ", "  ", "\t", ""]);
+            if random.next(24) == 0 {
+                text += random.pick(&ODD);
+                text += random.pick(&[" ", ""]);
+            }
+        }
+        for _ in 0..random.next(3).saturating_sub(random.next(2)) {
+            text += random.pick(&REDIRECTS);
+        }
+        text += random.pick(&JOINTS);
+    }
+    if random.next(3) == 0 { text } else { text.trim_end_matches([' ', '\n', ';', '|', '&']).to_owned() }
+}
+
+fn is_plain(script: &str) -> bool {
+    lex::lex(script).is_ok_and(|parts| plain::says(script, &parts))
+}
+
+#[test]
+fn plain_scripts_read_the_same_without_the_grammar() {
+    let mut plain = 0;
+    let scripts = std::env::var("PROPTEST_CASES").ok().and_then(|n| n.parse().ok()).unwrap_or(SCRIPTS);
+    for seed in 0..scripts {
+        let script = nearly_plain(&mut Random(seed));
+        check(&script);
+        plain += u64::from(is_plain(&script));
+    }
+    println!("{plain} of {scripts} take no grammar");
+    assert!(plain > scripts / 10, "{plain}");
 }
 
 #[test]

@@ -7,18 +7,27 @@ use std::rc::Rc;
 use tree_sitter::{Node, ParseOptions, Parser, Tree};
 
 use super::elide::Shorter;
-use super::{COMMAND_BYTES_MAX, Doubt, Word};
+use super::{COMMAND_BYTES_MAX, Doubt, Part, Word, lex, plain};
 use crate::text::is_invisible;
 
-/// The parser reports its progress every hundred operations, and a report is about a tenth of a millisecond. One
-/// command and all scripts inside it share these. 61 piped commands need 24, the longest of the labelled harmless
-/// commands 3 (`honest_commands_stay_far_below_what_the_parser_may_take` prints them).
-pub(super) const PARSE_REPORTS_MAX: usize = 48;
+/// The parser reports its progress every hundred operations, and a report is 0.02 ms in an optimised build. One
+/// command and all scripts inside it share these. The longest of the labelled harmless commands needs 3
+/// (`honest_commands_stay_far_below_what_the_parser_may_take` prints them); plain scripts need none.
+pub(super) const PARSE_REPORTS_MAX: usize = 24;
+
+/// What was read of a script.
+#[derive(Debug)]
+pub(super) struct Read {
+    /// What the lexer reads in it.
+    pub parts: Result<Vec<Part>, Doubt>,
+    /// What the grammar reads in it; none when it is so plain that the parts are certain without it.
+    pub source: Option<Source>,
+}
 
 /// A script without syntax errors, and its tree.
 #[derive(Debug)]
 pub(super) struct Source {
-    pub script: String,
+    script: String,
     pub tree: Tree,
     /// What the tree was made from.
     shorter: Shorter,
@@ -51,18 +60,32 @@ pub(super) struct Grammar {
     reports_left: usize,
     /// What of a script the parser is given.
     shorten: fn(&str) -> Shorter,
-    read: HashMap<String, Result<Rc<Source>, Doubt>>,
+    /// Whether a script needs no parser.
+    is_plain: fn(&str, &[Part]) -> bool,
+    read: HashMap<String, Result<Rc<Read>, Doubt>>,
 }
 
 impl Grammar {
     pub fn new() -> Grammar {
-        Grammar { parser: Parser::new(), reports_left: PARSE_REPORTS_MAX, shorten: Shorter::of, read: HashMap::new() }
+        Grammar {
+            parser: Parser::new(),
+            reports_left: PARSE_REPORTS_MAX,
+            shorten: Shorter::of,
+            is_plain: plain::says,
+            read: HashMap::new(),
+        }
     }
 
-    /// One that is given every word.
+    /// One that is given every word of every script.
     #[cfg(test)]
     pub fn whole() -> Grammar {
-        Grammar { shorten: Shorter::none, ..Grammar::boundless() }
+        Grammar { shorten: Shorter::none, ..Grammar::of_all() }
+    }
+
+    /// One that is given every script.
+    #[cfg(test)]
+    pub fn of_all() -> Grammar {
+        Grammar { is_plain: |_, _| false, ..Grammar::boundless() }
     }
 
     /// One that takes its time.
@@ -77,23 +100,32 @@ impl Grammar {
         usize::MAX - self.reports_left
     }
 
-    /// The tree of a script without syntax errors.
-    pub fn parse(&mut self, script: &str) -> Result<Rc<Source>, Doubt> {
+    /// What is read in a script without syntax errors.
+    pub fn parse(&mut self, script: &str) -> Result<Rc<Read>, Doubt> {
         if let Some(read) = self.read.get(script) {
             return read.clone();
         }
-        let source = self.parsed(script).map(Rc::new);
-        self.read.insert(script.to_owned(), source.clone());
-        source
+        let read = self.parsed(script).map(Rc::new);
+        self.read.insert(script.to_owned(), read.clone());
+        read
     }
 
-    fn parsed(&mut self, script: &str) -> Result<Source, Doubt> {
+    fn parsed(&mut self, script: &str) -> Result<Read, Doubt> {
         if script.len() > COMMAND_BYTES_MAX {
             return Err(Doubt::TooLong);
         }
-        if script.chars().any(|c| (c.is_control() && c != '\n' && c != '\t') || is_invisible(c)) {
+        let hides = |c: char| (c.is_control() && c != '\n' && c != '\t') || !c.is_ascii() && is_invisible(c);
+        if script.chars().any(hides) {
             return Err(Doubt::Characters);
         }
+        let parts = lex::lex(script);
+        let needs_no_grammar = parts.as_ref().is_ok_and(|parts| (self.is_plain)(script, parts));
+        let source = if needs_no_grammar { None } else { Some(self.grown(script)?) };
+        Ok(Read { parts, source })
+    }
+
+    /// The tree.
+    fn grown(&mut self, script: &str) -> Result<Source, Doubt> {
         self.parser.set_language(&tree_sitter_bash::LANGUAGE.into()).map_err(|_| Doubt::Syntax)?;
         let shorter = (self.shorten)(script);
         // A parse that is too short for a report is not free either.

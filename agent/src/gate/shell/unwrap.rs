@@ -193,10 +193,7 @@ pub(super) fn started(parts: &[Part], grammar: &mut Grammar) -> Result<Vec<Part>
     while let Some((part, depth)) = waiting.pop() {
         let next = match starts(&part)? {
             Starts::Commands(commands) => commands,
-            Starts::Script(script) => {
-                let source = grammar.parse(&script)?;
-                prove::prove(&source)?
-            }
+            Starts::Script(script) => prove::prove(&*grammar.parse(&script)?)?.to_vec(),
         };
         if depth >= DEPTH_MAX && !next.is_empty() {
             return Err(Doubt::TooDeep);
@@ -290,7 +287,7 @@ impl Wrapper {
             // What it adds is not known, only that it is there.
             rest.push(Word { text: String::new(), glob: false, known: false });
         }
-        Ok(Starts::Commands(vec![Part { words: rest, assigned, redirects: vec![], input }]))
+        Ok(Starts::Commands(vec![Part { words: rest.into(), assigned, redirects: vec![], input }]))
     }
 }
 

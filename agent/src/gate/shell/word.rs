@@ -21,6 +21,13 @@ impl Reader<'_> {
         Some(c)
     }
 
+    /// The next bytes, which end at a character.
+    fn take(&mut self, bytes: usize) -> &str {
+        let (taken, rest) = self.rest.split_at(bytes);
+        self.rest = rest;
+        taken
+    }
+
     pub fn accept(&mut self, token: &str) -> bool {
         match self.rest.strip_prefix(token) {
             Some(rest) => {
@@ -86,6 +93,12 @@ impl Lexer<'_> {
         let mut word = Word::empty();
         let mut starts = true;
         while let Some(c) = self.reader.peek() {
+            let run = self.reader.rest.bytes().position(|b| !says_itself(b)).unwrap_or(self.reader.rest.len());
+            if run > 0 {
+                word.text.push_str(self.reader.take(run));
+                starts = false;
+                continue;
+            }
             if " \t\n;|&<>()".contains(c) {
                 // `a(`: a function or an extended pattern.
                 return if c == '(' { construct("parentheses (a subshell)") } else { Ok(word) };
@@ -128,6 +141,8 @@ impl Lexer<'_> {
 
     fn double_quoted(&mut self, word: &mut Word) -> Result<(), Doubt> {
         loop {
+            let run = self.reader.rest.find(['"', '`', '$', '\\']).ok_or(Doubt::Syntax)?;
+            word.text.push_str(self.reader.take(run));
             match self.reader.next().ok_or(Doubt::Syntax)? {
                 '"' => return Ok(()),
                 '`' => return construct("a backquote (a command inside a command)"),
@@ -172,6 +187,11 @@ impl Lexer<'_> {
             None => construct("$ (an expansion that computes)"),
         }
     }
+}
+
+/// A character that is only itself wherever it stands in a word.
+fn says_itself(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || b"_./,:@%+-".contains(&byte)
 }
 
 /// `NAME`, `#NAME`, `NAME[@]`, `NAME[*]`, `NAME[3]`, `?`, `1`: nothing that computes, assigns or runs.
