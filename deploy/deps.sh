@@ -13,6 +13,8 @@ need protoc protobuf-compiler
 need runc runc
 # The box shows the host's /usr and nothing else: its Python must be Debian's.
 [ -x /usr/bin/python3 ] || missing="$missing python3"
+# The init of a warm box is linked statically.
+[ -n "$(ls /usr/lib/*/libc.a /usr/lib/libc.a /usr/lib64/libc.a 2>/dev/null)" ] || missing="$missing libc6-dev"
 # protoc's own definitions, which lance's build reads.
 [ -e /usr/include/google/protobuf/any.proto ] || missing="$missing libprotobuf-dev"
 

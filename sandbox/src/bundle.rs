@@ -188,19 +188,41 @@ fn host_etc() -> Vec<PathBuf> {
     names
 }
 
-/// The whole `config.json` for one job.
-pub(crate) fn config(
-    job: &Job,
-    cwd: &RelPath,
-    limits: &Limits,
-    footing: &Footing,
-    ids: &Ids,
-    places: &Places,
-) -> Value {
+/// The init of a warm box, in the root file system and, for the keeper, in the bundle.
+pub(crate) const INIT: &str = "init";
+const INIT_PROGRAM: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/box-init"));
+
+/// Puts the init into `bundle` where it is not there yet, and says where.
+pub(crate) fn add_init(bundle: &Path) -> io::Result<PathBuf> {
+    let path = bundle.join("rootfs").join(INIT);
+    if !path.exists() {
+        let draft = bundle.join(INIT);
+        fs::write(&draft, INIT_PROGRAM)?;
+        fs::set_permissions(&draft, Permissions::from_mode(0o555))?;
+        fs::rename(draft, &path)?;
+    }
+    Ok(path)
+}
+
+/// What process 1 of a container is.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Process<'a> {
+    /// One job in a container of its own, started in this directory.
+    Job(&'a Job, &'a RelPath),
+    /// The init of a warm box, which has neither a workspace nor anything else to write on between jobs.
+    Init,
+}
+
+/// The whole `config.json` of a container.
+pub(crate) fn config(process: Process<'_>, limits: &Limits, footing: &Footing, ids: &Ids, places: &Places) -> Value {
     let id = ids.inside();
     let (uid_mappings, gid_mappings) = ids.mappings();
     let namespaces = ["pid", "network", "ipc", "uts", "mount", "user", "cgroup"].map(|kind| json!({ "type": kind }));
-    let hidden = job.hidden.iter().map(|path| Path::new(WORKSPACE).join(path));
+    let (args, env, cwd, hidden) = match process {
+        Process::Job(job, cwd) => (args(job, limits, footing), env(job), workspace(cwd), job.hidden.as_slice()),
+        Process::Init => (vec![format!("/{INIT}"), INIT.to_owned()], Vec::new(), PathBuf::from("/"), &[][..]),
+    };
+    let hidden = hidden.iter().map(|path| Path::new(WORKSPACE).join(path));
     let sockets = sockets::below(places.shown.iter().map(|(_, inside)| inside.as_path()));
     let masked: Vec<PathBuf> = MASKED.iter().map(PathBuf::from).chain(sockets).chain(hidden).collect();
     let mut linux = json!({
@@ -222,16 +244,22 @@ pub(crate) fn config(
         "process": {
             "terminal": false,
             "user": { "uid": id, "gid": id, "umask": 0o022 },
-            "args": args(job, limits, footing),
-            "env": env(job),
-            "cwd": Path::new(WORKSPACE).join(cwd.as_path()),
+            "args": args,
+            "env": env,
+            "cwd": cwd,
             "capabilities": { "bounding": [], "effective": [], "inheritable": [], "permitted": [], "ambient": [] },
             "rlimits": rlimits(limits),
             "noNewPrivileges": true,
         },
-        "mounts": mounts(limits, ids, places),
+        "mounts": mounts(process, limits, ids, places),
         "linux": linux,
     })
+}
+
+/// Where a directory of the workspace is in a box.
+pub(crate) fn workspace(cwd: &RelPath) -> PathBuf {
+    // Joining nothing would leave a slash at the end.
+    if cwd.split().is_none() { WORKSPACE.into() } else { Path::new(WORKSPACE).join(cwd.as_path()) }
 }
 
 /// A shell is process 1: it reaps orphans, and the command has ordinary signals, which process 1 would not have. Its exit
@@ -245,7 +273,18 @@ fn args(job: &Job, limits: &Limits, footing: &Footing) -> Vec<String> {
     init.into_iter().chain(job.argv.iter().cloned()).collect()
 }
 
-fn env(job: &Job) -> Vec<String> {
+/// A job's own words where the init of a warm box starts it: only the wall that replaces control groups needs a shell.
+pub(crate) fn bare_args(job: &Job, limits: &Limits, footing: &Footing) -> Vec<String> {
+    if footing.cgroups {
+        return job.argv.clone();
+    }
+    let script = format!("ulimit -d {}; exec \"$@\"", limits.memory_bytes_max / 1024);
+    let shell = ["/bin/sh".to_owned(), "-c".to_owned(), script, "box".to_owned()];
+    shell.into_iter().chain(job.argv.iter().cloned()).collect()
+}
+
+/// The environment of a job, as `NAME=value`.
+pub(crate) fn env(job: &Job) -> Vec<String> {
     let own = [("PATH", PATH), ("HOME", HOME), ("USER", "agent"), ("LANG", "C.UTF-8"), ("TERM", "dumb"), ("TZ", "UTC")];
     let own = own.into_iter().chain([("PYTHONDONTWRITEBYTECODE", "1")]);
     own.filter(|(name, _)| !job.env.iter().any(|(theirs, _)| theirs == name))
@@ -286,7 +325,7 @@ fn resources(limits: &Limits) -> Value {
     })
 }
 
-fn mounts(limits: &Limits, ids: &Ids, places: &Places) -> Vec<Value> {
+fn mounts(process: Process<'_>, limits: &Limits, ids: &Ids, places: &Places) -> Vec<Value> {
     let mount = |to: &str, kind: &str, from: &str, options: &[&str]| json!({ "destination": to, "type": kind, "source": from, "options": options });
     let bind = |from: &Path, to: &Path, options: &[&str]| json!({ "destination": to, "type": "bind", "source": from, "options": options });
     let size = format!("size={}", limits.tmp_bytes_max);
@@ -300,19 +339,24 @@ fn mounts(limits: &Limits, ids: &Ids, places: &Places) -> Vec<Value> {
         let node = Path::new("/dev").join(name);
         mounts.push(bind(&node, &node, &["bind", "ro", "nosuid", "noexec"]));
     }
-    mounts.push(mount("/dev/shm", "tmpfs", "shm", &["nosuid", "nodev", "noexec", "mode=1777", &size]));
+    let is_job = matches!(process, Process::Job(..));
+    if is_job {
+        mounts.push(mount("/dev/shm", "tmpfs", "shm", &["nosuid", "nodev", "noexec", "mode=1777", &size]));
+    }
     let pts = ["nosuid", "noexec", "newinstance", "ptmxmode=0666", "mode=0620"];
     mounts.push(mount("/dev/pts", "devpts", "devpts", &pts));
     let from_etc = host_etc().into_iter().map(|name| Path::new("/etc").join(name));
     mounts.extend(from_etc.map(|host| bind(&host, &host, &read_only)));
-    mounts.push(mount("/tmp", "tmpfs", "tmp", &["nosuid", "nodev", "mode=1777", &size]));
-    let id = ids.inside();
-    let home =
-        ["nosuid".into(), "nodev".into(), "mode=755".into(), format!("uid={id}"), format!("gid={id}"), size.clone()];
-    mounts.push(mount(HOME, "tmpfs", "home", &home.each_ref().map(String::as_str)));
+    if is_job {
+        mounts.push(mount("/tmp", "tmpfs", "tmp", &["nosuid", "nodev", "mode=1777", &size]));
+        let (uid, gid) = (format!("uid={}", ids.inside()), format!("gid={}", ids.inside()));
+        mounts.push(mount(HOME, "tmpfs", "home", &["nosuid", "nodev", "mode=755", &uid, &gid, &size]));
+    }
     // After /tmp and the home directory, because tools may lie in there.
     mounts.extend(places.shown.iter().map(|(host, inside)| bind(host, inside, &read_only)));
-    mounts.push(overlay(places));
+    if is_job {
+        mounts.push(overlay(places));
+    }
     mounts
 }
 
@@ -325,9 +369,28 @@ fn overlay(places: &Places) -> Value {
         format!("upperdir={}", escape(places.layers.join("upper"))),
         format!("workdir={}", escape(places.layers.join("work"))),
         "userxattr".to_owned(),
+        // Else unmounting writes back the whole file system below. A box does not outlive a crash of the machine.
+        "volatile".to_owned(),
     ];
     json!({ "destination": WORKSPACE, "type": "overlay", "source": "overlay", "options": options })
 }
+
+/// Why the keeper could not put a workspace into a running box that shows these trees; `None` when it can.
+pub(crate) fn unkeepable(places: &Places) -> Option<String> {
+    let covered = |inside: &Path| ["/tmp", "/dev/shm", HOME].iter().any(|over| inside.starts_with(over));
+    if let Some((_, inside)) = places.shown.iter().find(|(_, inside)| covered(inside)) {
+        return Some(format!("the tools in {inside:?} lie where each job gets an empty directory"));
+    }
+    // The keeper's mount calls take no escapes before Linux 6.5, and no long words at all.
+    let plain = |path: &Path| {
+        path.to_str().is_some_and(|path| path.len() <= KEEPER_PATH_BYTES_MAX && !path.contains(['\\', ':', ',']))
+    };
+    let odd = [&places.lower, &places.layers].into_iter().find(|path| !plain(path));
+    odd.map(|path| format!("the path {path:?} is too long or holds a backslash, a colon or a comma"))
+}
+
+/// `fsconfig` takes 255 bytes; "/upper" has to fit too.
+const KEEPER_PATH_BYTES_MAX: usize = 240;
 
 /// Whether the mapping needs a stage: only root can make mounts of its own.
 pub(crate) fn is_staged(mapping: Mapping) -> bool {

@@ -1,22 +1,25 @@
 //! How does one container live and die?
 
-use std::fs;
+use std::fs::{self, Permissions};
 use std::io::{self, Write};
+use std::os::unix::fs::{PermissionsExt, chown};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::bundle::{self, Places};
+use crate::bundle::{self, Places, Process};
 use crate::cgroup;
 use crate::footing::{Footing, Ids};
 use crate::job::{Ending, Job, JobError, Outcome, Usage};
 use crate::limits::Limits;
 use crate::path::RelPath;
 use crate::pump::{Budget, Pump};
+use crate::remove::remove_tree;
 use crate::runtime;
+use crate::sockets;
 use crate::stage::{self, How, Part};
 use crate::usage::Growth;
 use crate::view::View;
@@ -33,6 +36,9 @@ pub enum RunError {
         /// What it said.
         reason: String,
     },
+    /// Process 1 of a warm box died during the job, or did not speak as it should.
+    #[error("the box died during the job or answered nonsense, and was thrown away; the next job gets a fresh one")]
+    Init,
     /// The bundle or the runtime's process could not be made.
     #[error("could not {what}: {source}")]
     Io {
@@ -55,6 +61,8 @@ pub(crate) struct Frame {
     /// The box's own directory: bundle, layers and notes.
     pub(crate) dir: PathBuf,
     pub(crate) repo: PathBuf,
+    /// User and group of the repository.
+    pub(crate) owner: (u32, u32),
     pub(crate) tools: Vec<PathBuf>,
     pub(crate) footing: Footing,
     pub(crate) ids: Ids,
@@ -114,35 +122,20 @@ impl Frame {
         limits: &Limits,
         budget: &Arc<Budget>,
     ) -> Result<(Child, Vec<Pump>), RunError> {
-        let bundle_dir = bundle_dir(&self.dir);
-        let visible = [self.dir.as_path(), &self.footing.runtime.path];
-        let place = if bundle::is_staged(self.footing.mapping) {
-            Some(
-                stage::place(&visible)
-                    .ok_or_else(|| RunError::Runtime { reason: "no directory for the stage".into() })?,
-            )
-        } else {
-            None
-        };
+        let place = self.stage_place()?;
         let places = self.places(place.as_deref());
-        let mut config = bundle::config(job, cwd, limits, &self.footing, &self.ids, &places);
-        if self.footing.cgroups {
-            config["linux"]["cgroupsPath"] = format!("/{name}").into();
-        }
-        fs::write(bundle_dir.join("config.json"), config.to_string()).map_err(io_error("write the bundle"))?;
-
-        let mut command = self.footing.runtime.command(&runtime_root(&self.dir), log);
-        if !self.footing.cgroups {
-            command.args(self.footing.runtime.without_cgroups());
-        }
-        command.arg("run");
+        self.renew_work(None)?;
+        self.write_config(name, Process::Job(job, cwd), limits, &places)?;
+        let mut command = self.run_command(log);
         if self.footing.keeps {
             command.arg("--keep");
         }
         command.arg("--bundle").arg(&places.bundle).arg(name);
         let pumps = Streams::connect(&mut command, job).map_err(io_error("make pipes"))?;
         let mut child = match &place {
-            Some(place) => stage::spawn(place, &self.parts(), self.ids.idmap.as_ref(), &mut command),
+            Some(place) => {
+                stage::within(place, &self.parts(), self.ids.idmap.as_ref(), || command.spawn()).and_then(|it| it)
+            }
             None => command.spawn(),
         }
         .map_err(io_error("start the OCI runtime"))?;
@@ -153,7 +146,67 @@ impl Frame {
         Ok((child, pumps))
     }
 
-    fn places(&self, stage: Option<&Path>) -> Places {
+    /// Empties the directory that an overlay works in: one that was mounted without syncing (`volatile`) leaves a mark there,
+    /// and with it the next one would be refused. What was in it goes into `spent`, or is removed, which on a busy disk takes
+    /// longer than a job in a warm box.
+    pub(crate) fn renew_work(&self, spent: Option<&Path>) -> Result<(), RunError> {
+        let work = layers_dir(&self.dir).join("work");
+        let renewed = (|| {
+            if let Some(spent) = spent {
+                fs::create_dir_all(spent)?;
+                return set_aside(&work.join("work"), spent);
+            }
+            remove_tree(&work)?;
+            fs::create_dir(&work)?;
+            let staged = bundle::is_staged(self.footing.mapping);
+            if staged { chown(&work, Some(self.owner.0), Some(self.owner.1)) } else { Ok(()) }
+        })();
+        renewed.map_err(io_error("make the overlay's work directory"))
+    }
+
+    /// Sockets of the host below the trees that the box shows.
+    pub(crate) fn host_sockets(&self) -> Vec<PathBuf> {
+        sockets::below(bundle::host_trees(&self.tools).iter().map(PathBuf::as_path))
+    }
+
+    /// Where the stage goes; `None` where the mapping needs none.
+    pub(crate) fn stage_place(&self) -> Result<Option<PathBuf>, RunError> {
+        if !bundle::is_staged(self.footing.mapping) {
+            return Ok(None);
+        }
+        let visible = [self.dir.as_path(), &self.footing.runtime.path];
+        let place = stage::place(&visible);
+        place.map(Some).ok_or_else(|| RunError::Runtime { reason: "no directory for the stage".into() })
+    }
+
+    pub(crate) fn write_config(
+        &self,
+        name: &str,
+        process: Process<'_>,
+        limits: &Limits,
+        places: &Places,
+    ) -> Result<(), RunError> {
+        let mut config = bundle::config(process, limits, &self.footing, &self.ids, places);
+        if self.footing.cgroups {
+            config["linux"]["cgroupsPath"] = format!("/{name}").into();
+        }
+        let path = bundle_dir(&self.dir).join("config.json");
+        fs::write(path, config.to_string()).map_err(io_error("write the bundle"))
+    }
+
+    /// The runtime's `run`, without the options that say how and what.
+    pub(crate) fn run_command(&self, log: &Path) -> Command {
+        let mut command = self.footing.runtime.command(&runtime_root(&self.dir), log);
+        if !self.footing.cgroups {
+            command.args(self.footing.runtime.without_cgroups());
+        }
+        command.arg("run");
+        // A terminal's Ctrl-C is for us alone: we end the job in order.
+        std::os::unix::process::CommandExt::process_group(&mut command, 0);
+        command
+    }
+
+    pub(crate) fn places(&self, stage: Option<&Path>) -> Places {
         let trees = bundle::host_trees(&self.tools).into_iter();
         match stage {
             Some(stage) => Places {
@@ -171,7 +224,7 @@ impl Frame {
         }
     }
 
-    fn parts(&self) -> Vec<Part> {
+    pub(crate) fn parts(&self) -> Vec<Part> {
         let part = |source: PathBuf, name: &str, how| Part { source, name: name.to_owned(), how };
         let mut parts = vec![
             part(bundle_dir(&self.dir), "bundle", How::Plain),
@@ -199,7 +252,7 @@ impl Frame {
                 let status = child.wait().map_err(io_error("wait for the OCI runtime"))?;
                 return Ok((status, Some(ending)));
             }
-            thread::sleep((watch.started.elapsed() / 20).clamp(Duration::from_millis(1), Duration::from_millis(20)));
+            thread::sleep(watch.pause());
         }
     }
 
@@ -231,6 +284,18 @@ impl Frame {
     }
 }
 
+/// Moves a directory, where there is one, into `spent`. Overlayfs makes it without permissions, without which an ordinary user
+/// cannot move it. Jobs do not reach it.
+fn set_aside(dir: &Path, spent: &Path) -> io::Result<()> {
+    static NAME: AtomicU64 = AtomicU64::new(0);
+    let moved = fs::set_permissions(dir, Permissions::from_mode(0o700))
+        .and_then(|()| fs::rename(dir, spent.join(NAME.fetch_add(1, Ordering::Relaxed).to_string())));
+    match moved {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        moved => moved,
+    }
+}
+
 fn host_part(number: usize) -> String {
     format!("host{number}")
 }
@@ -250,16 +315,21 @@ fn ending_of(status: ExitStatus, usage: &Usage, log: &Path) -> Result<Ending, Ru
 }
 
 /// What ends a job from outside.
-struct Watch<'a> {
-    started: Instant,
-    limits: &'a Limits,
-    cancel: &'a AtomicBool,
-    budget: Arc<Budget>,
-    growth: Growth<'a>,
+pub(crate) struct Watch<'a> {
+    pub(crate) started: Instant,
+    pub(crate) limits: &'a Limits,
+    pub(crate) cancel: &'a AtomicBool,
+    pub(crate) budget: Arc<Budget>,
+    pub(crate) growth: Growth<'a>,
 }
 
 impl Watch<'_> {
-    fn verdict(&mut self) -> Option<Ending> {
+    /// How long to sleep before the next look: a twentieth of the time that went by.
+    pub(crate) fn pause(&self) -> Duration {
+        (self.started.elapsed() / 20).clamp(Duration::from_millis(1), Duration::from_millis(20))
+    }
+
+    pub(crate) fn verdict(&mut self) -> Option<Ending> {
         if self.cancel.load(Ordering::Relaxed) {
             Some(Ending::Cancelled)
         } else if self.started.elapsed() >= self.limits.deadline() {
@@ -274,7 +344,7 @@ impl Watch<'_> {
     }
 
     /// A job that ended by itself may still have gone over a limit since the last look.
-    fn verdict_after(&self) -> Option<Ending> {
+    pub(crate) fn verdict_after(&self) -> Option<Ending> {
         if self.budget.is_exceeded() {
             Some(Ending::OutputLimit)
         } else if self.growth.is_exceeded() {
@@ -294,8 +364,6 @@ enum Streams {
 impl Streams {
     fn connect(command: &mut Command, job: &Job) -> io::Result<Streams> {
         command.stdin(if job.stdin.is_some() { Stdio::piped() } else { Stdio::null() });
-        // A terminal's Ctrl-C is for us alone: we end the job in order.
-        std::os::unix::process::CommandExt::process_group(command, 0);
         if !job.merged {
             command.stdout(Stdio::piped()).stderr(Stdio::piped());
             return Ok(Streams::Two);

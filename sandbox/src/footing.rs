@@ -2,9 +2,10 @@
 
 use std::fmt;
 use std::fs;
-use std::os::fd::OwnedFd;
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::path::Path;
 
+use rustix::fs::{Gid, Uid};
 use serde_json::{Value, json};
 
 use crate::runtime::Runtime;
@@ -130,6 +131,15 @@ impl Ids {
                 Ok(Ids { mapping, base, agent: me, idmap: None })
             }
         }
+    }
+
+    /// Makes the box's user the owner of a pipe.
+    pub(crate) fn give(&self, pipe: BorrowedFd<'_>) -> std::io::Result<()> {
+        if self.mapping == Mapping::Rootless {
+            return Ok(());
+        }
+        let (uid, gid) = (Uid::from_raw(self.agent.0), Gid::from_raw(self.agent.1));
+        Ok(rustix::fs::fchown(pipe, Some(uid), Some(gid))?)
     }
 
     /// The id of the job's user inside the box.

@@ -1,7 +1,7 @@
 //! How does a command run where it can do no harm?
 //!
-//! A [`Sandbox`] is one copy-on-write view over a repository. Every [`Job`] runs in a fresh container of the host's OCI runtime
-//! over that view and ends in exactly one [`Ending`]; the [`View`] lets the harness read, write and diff the workspace without
+//! A [`Sandbox`] is one copy-on-write view over a repository. Every [`Job`] runs in a container of the host's OCI runtime over
+//! that view, a fresh one or one that was proven to be as good as fresh ([`Warmth`]), and ends in exactly one [`Ending`]; the [`View`] lets the harness read, write and diff the workspace without
 //! running anything; [`apply`] carries chosen [`Change`]s into the real repository, wholly or not at all; [`reap`] buries what a
 //! killed process left behind; [`probe`] says what works here. This crate runs jobs and does not judge them.
 //!
@@ -23,6 +23,7 @@ mod limits;
 mod names;
 mod owner;
 mod path;
+mod pool;
 mod probe;
 mod pump;
 mod reap;
@@ -35,6 +36,10 @@ mod sockets;
 mod stage;
 mod usage;
 mod view;
+mod warm;
+#[path = "../init/wire.rs"]
+#[allow(dead_code, reason = "the init decodes what is encoded here, and the other way round")]
+mod wire;
 
 pub use apply::{Applied, ApplyError, Refusal, apply};
 pub use beneath::Kind;
@@ -50,6 +55,6 @@ pub use path::{DEPTH_MAX, NAME_BYTES_MAX, PATH_BYTES_MAX, PathError, RelPath};
 pub use probe::{Finding, Probe, State, probe};
 pub use reap::{Leftover, reap};
 pub use runtime::{RUNTIME_NAMES, Runtime};
-pub use sandbox::{Attempt, BoxSpec, OpenError, Sandbox};
+pub use sandbox::{Attempt, BoxSpec, OpenError, Sandbox, Warmth};
 pub use selfcheck::{Attack, SelfAttack, Trial};
 pub use view::{ENTRIES_MAX, Entry, FILE_BYTES_MAX, View, ViewError};

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use crate::footing::{CgroupMode, Footing, Mapping, cgroup_mode, is_root};
 use crate::runtime::Runtime;
-use crate::sandbox::{Attempt, BoxSpec, OpenError, Sandbox};
+use crate::sandbox::{Attempt, BoxSpec, OpenError, Sandbox, Warmth};
 use crate::selfcheck::SelfAttack;
 use crate::stage;
 
@@ -24,6 +24,8 @@ pub struct Probe {
     pub footing: Option<Footing>,
     /// What that box tried against itself.
     pub self_attack: Option<SelfAttack>,
+    /// Whether that box could be kept warm; `None` when there was no box.
+    pub warmth: Option<Warmth>,
     /// Ways that do not work here, with the reason.
     pub attempts: Vec<Attempt>,
     /// One line per thing worth knowing.
@@ -65,14 +67,14 @@ pub fn probe(state: &Path, runtime: Option<&Path>) -> Probe {
         no_namespaces: stage::may_make_user_namespace().err().map(|error| error.to_string()),
         footing: None,
         self_attack: None,
+        warmth: None,
         attempts: Vec::new(),
         findings: Vec::new(),
     };
     let mut failure = None;
     match try_box(state, runtime) {
-        Ok((footing, self_attack)) => {
-            probe.footing = Some(footing);
-            probe.self_attack = Some(self_attack);
+        Ok((footing, self_attack, warmth)) => {
+            (probe.footing, probe.self_attack, probe.warmth) = (Some(footing), Some(self_attack), Some(warmth));
         }
         Err(OpenError::Refused(attempts)) => probe.attempts = attempts,
         Err(error) => failure = Some(error.to_string()),
@@ -81,14 +83,14 @@ pub fn probe(state: &Path, runtime: Option<&Path>) -> Probe {
     probe
 }
 
-fn try_box(state: &Path, runtime: Option<&Path>) -> Result<(Footing, SelfAttack), OpenError> {
+fn try_box(state: &Path, runtime: Option<&Path>) -> Result<(Footing, SelfAttack, Warmth), OpenError> {
     let at_state = |source| OpenError::State { what: "write in", path: state.to_owned(), source };
     fs::create_dir_all(state).map_err(at_state)?;
     let repo = tempfile::Builder::new().prefix(".probe-").tempdir_in(state).map_err(at_state)?;
     let spec =
         BoxSpec { label: "probe".into(), runtime: runtime.map(Path::to_owned), ..BoxSpec::new(repo.path(), state) };
     let sandbox = Sandbox::open(spec)?;
-    let found = (sandbox.footing().clone(), sandbox.self_attack().clone());
+    let found = (sandbox.footing().clone(), sandbox.self_attack().clone(), sandbox.warmth());
     sandbox.close().map_err(at_state)?;
     Ok(found)
 }
@@ -144,6 +146,12 @@ impl Probe {
                 "see the reasons; keep CLOISTER_HOME on ext4, xfs, btrfs or tmpfs",
             ),
         });
+        findings.extend(self.warmth.as_ref().map(|warmth| match warmth {
+            Warmth::Warm => finding(State::Good, "warm boxes", "work".into(), ""),
+            Warmth::Cold(reason) => {
+                finding(State::Weak, "warm boxes", format!("every job gets a fresh container: {reason}"), "")
+            }
+        }));
         findings
     }
 

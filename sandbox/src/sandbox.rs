@@ -6,22 +6,27 @@ use std::io::{self, Read};
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
 
 use serde::{Deserialize, Serialize};
 
 use crate::beneath::Kind;
 use crate::bundle;
-use crate::container::{Frame, RunError, bundle_dir, layers_dir, runtime_root};
+use crate::container::{Frame, RunError, Watch, bundle_dir, layers_dir, runtime_root};
 use crate::footing::{self, Footing, Ids, Mapping};
 use crate::job::{Job, JobError, Outcome};
 use crate::limits::Limits;
 use crate::owner::Owner;
 use crate::path::RelPath;
+use crate::pool::{Patience, Pool};
+use crate::pump::Budget;
 use crate::remove::remove_tree;
 use crate::selfcheck::{self, SelfAttack};
 use crate::stage;
+use crate::usage::Growth;
 use crate::view::View;
+use crate::warm::Warm;
 
 /// What a box is made from.
 #[derive(Debug, Clone)]
@@ -115,8 +120,28 @@ pub struct Sandbox {
     frame: Frame,
     view: View,
     self_attack: Arc<SelfAttack>,
-    /// How many jobs there were; held while one runs, because two overlays may not share an upper layer.
-    jobs: Mutex<u64>,
+    /// Held while a job runs, because two overlays may not share an upper layer.
+    line: Mutex<Line>,
+    pub(crate) pool: Pool,
+}
+
+struct Line {
+    /// How many containers there were.
+    containers: u64,
+    /// How many orders warm boxes got.
+    orders: u32,
+    warmth: Warmth,
+    /// Why the last warm box was not kept.
+    unfit: Option<String>,
+}
+
+/// Whether jobs share a container that is kept between them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Warmth {
+    /// They do. One that leaves anything behind, or has other limits or hidden paths, still costs a fresh container.
+    Warm,
+    /// Every job gets a fresh container, for this reason.
+    Cold(String),
 }
 
 /// What a box's directory says about it to a later start.
@@ -171,7 +196,7 @@ impl Sandbox {
         let known = known.filter(|_| footings.is_none());
         let candidates = match (footings, &known) {
             (Some(footings), _) => footings,
-            (None, Some((footing, _))) => vec![footing.clone()],
+            (None, Some((footing, ..))) => vec![footing.clone()],
             (None, None) => candidates(spec)?,
         };
         let mut attempts = Vec::new();
@@ -184,22 +209,32 @@ impl Sandbox {
                     continue;
                 }
             };
-            let checked = match &known {
-                Some((_, report)) => Ok(Arc::clone(report)),
+            let self_attack = match &known {
+                Some((_, report, _)) => Ok(Arc::clone(report)),
                 None => {
                     let (root, never) = (RelPath::root(), AtomicBool::new(false));
                     selfcheck::attack(dir, |job, limits| frame.run(&view, (job, &root), limits, 0, &never))
                         .map(Arc::new)
                 }
             };
-            match checked {
-                Ok(self_attack) => {
-                    let mut memo = FOOTINGS.lock().unwrap_or_else(PoisonError::into_inner);
-                    memo.get_or_insert_default().insert(key, (footing, Arc::clone(&self_attack)));
-                    return Ok(Sandbox { spec: spec.clone(), frame, view, self_attack, jobs: Mutex::new(0) });
+            let self_attack = match self_attack {
+                Ok(report) => report,
+                Err(reason) => {
+                    attempts.push(Attempt { footing, reason });
+                    continue;
                 }
-                Err(reason) => attempts.push(Attempt { footing, reason }),
+            };
+            let warmth = known.as_ref().map_or(Warmth::Warm, |(.., warmth)| warmth.clone());
+            let line = Mutex::new(Line { containers: 0, orders: 0, warmth, unfit: None });
+            let pool = Pool::new(Patience::default());
+            let sandbox = Sandbox { spec: spec.clone(), frame, view, self_attack, line, pool };
+            if known.is_none() {
+                sandbox.attack_warm();
+                let mut memo = FOOTINGS.lock().unwrap_or_else(PoisonError::into_inner);
+                let held = Arc::clone(&sandbox.self_attack);
+                memo.get_or_insert_default().insert(key, (footing, held, sandbox.warmth()));
             }
+            return Ok(sandbox);
         }
         Err(OpenError::Refused(attempts))
     }
@@ -209,20 +244,108 @@ impl Sandbox {
         Self::open(self.spec.clone())
     }
 
-    /// Runs one job in a fresh container over the same upper layer; waits for a job that runs already. Setting `cancel`
-    /// kills the whole tree within half a second.
+    /// Runs one job over the same upper layer, in a fresh container or one that is as good as that; waits for a job that runs
+    /// already. Setting `cancel` kills the whole tree within half a second.
     pub fn run(&self, job: &Job, cancel: &AtomicBool) -> Result<Outcome, RunError> {
+        let started = Instant::now();
         let cwd = job.check()?;
         let limits = job.limits.as_ref().unwrap_or(&self.spec.limits);
         if let Some(limit) = limits.too_tight() {
             return Err(JobError::Tight(limit).into());
         }
-        let mut jobs = self.jobs.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut line = self.line();
         if !self.view.metadata(&cwd).is_ok_and(|entry| entry.kind == Kind::Dir) {
             return Err(JobError::Cwd(cwd).into());
         }
-        *jobs += 1;
-        self.frame.run(&self.view, (job, &cwd), limits, *jobs, cancel)
+        // What is hidden is covered by mounts that the runtime makes, which a running container cannot get.
+        if line.warmth == Warmth::Warm && job.hidden.is_empty() {
+            match self.warm(&mut line, limits) {
+                Ok(warm) => return self.run_warm(warm, &mut line, (job, &cwd), limits, (started, cancel)),
+                Err(reason) => line.warmth = Warmth::Cold(reason),
+            }
+        }
+        line.containers += 1;
+        self.frame.run(&self.view, (job, &cwd), limits, line.containers, cancel)
+    }
+
+    fn line(&self) -> MutexGuard<'_, Line> {
+        self.line.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A warm box with a workspace in it: the idle one when it suits and works, else a new one.
+    fn warm(&self, line: &mut Line, limits: &Limits) -> Result<Warm, String> {
+        let mut idle = self.pool.take().filter(|warm| warm.suits(&self.frame, limits));
+        if idle.as_mut().is_some_and(|warm| warm.prepare(&self.frame, limits).is_err()) {
+            idle = None;
+        }
+        if let Some(warm) = idle {
+            return Ok(warm);
+        }
+        line.containers += 1;
+        let mut warm = Warm::start(&self.frame, limits, line.containers).map_err(|error| error.to_string())?;
+        warm.prepare(&self.frame, limits)?;
+        Ok(warm)
+    }
+
+    fn run_warm(
+        &self,
+        mut warm: Warm,
+        line: &mut Line,
+        job: (&Job, &RelPath),
+        limits: &Limits,
+        (started, cancel): (Instant, &AtomicBool),
+    ) -> Result<Outcome, RunError> {
+        line.orders = line.orders.wrapping_add(1);
+        let budget = Budget::new(limits.output_bytes_max);
+        let growth = Growth::new(&self.view, limits.upper_bytes_max);
+        let ran = warm.run(&self.frame, job, line.orders, Watch { started, limits, cancel, budget, growth });
+        // A box that is not put back dies here, before the harness may write into the layers.
+        match ran.unfit {
+            None => self.pool.put(warm),
+            Some(reason) => line.unfit = Some(reason),
+        }
+        ran.outcome
+    }
+
+    /// Has the attacks of the self-check made in a warm box too; where one is not to be had or one succeeds, there is none.
+    fn attack_warm(&self) {
+        let mut line = self.line();
+        let attacked = selfcheck::attack(&self.frame.dir, |job, limits| {
+            let warm = self.warm(&mut line, limits).map_err(|reason| RunError::Runtime { reason })?;
+            let job = (job, &RelPath::root());
+            self.run_warm(warm, &mut line, job, limits, (Instant::now(), &AtomicBool::new(false)))
+        });
+        // It has the limits of the self-check, which no job has.
+        drop(self.pool.take());
+        if let Err(reason) = attacked {
+            line.warmth = Warmth::Cold(reason);
+        }
+    }
+
+    /// Whether jobs share a container, as far as is known by now.
+    pub fn warmth(&self) -> Warmth {
+        self.line().warmth.clone()
+    }
+
+    /// Why the last warm box that was thrown away after a job was: what the job left in it.
+    pub fn unfit(&self) -> Option<String> {
+        self.line().unfit.clone()
+    }
+
+    /// Stops the idle warm box where it is, so that it uses no processor time; the next job lets it go on. Happens by itself
+    /// after seconds. `false`: there is none, or no control group to stop it with.
+    pub fn pause(&self) -> io::Result<bool> {
+        self.pool.idle(Warm::pause).unwrap_or(Ok(false))
+    }
+
+    /// Lets a paused box go on before a job needs it.
+    pub fn resume(&self) -> io::Result<()> {
+        self.pool.idle(Warm::resume).unwrap_or(Ok(()))
+    }
+
+    /// Process 1 of the idle warm box, as the host numbers it.
+    pub fn warm_pid(&self) -> Option<u32> {
+        self.pool.idle(|warm| warm.pid())
     }
 
     /// The workspace, for the harness to read and write between jobs.
@@ -252,20 +375,22 @@ impl Sandbox {
 
     /// Throws the box and its changes away.
     pub fn close(self) -> io::Result<()> {
+        self.pool.close();
         remove_tree(&self.frame.dir)
     }
 }
 
 impl Drop for Sandbox {
     fn drop(&mut self) {
-        // After `close` there is nothing left to remove.
+        // The containers first: they hold the layers. After `close` there is nothing left to remove.
+        self.pool.close();
         let _ = remove_tree(&self.frame.dir);
     }
 }
 
 type Key = (Option<PathBuf>, Option<u64>, Option<u64>);
-/// A footing that worked, and what held on it.
-type Known = (Footing, Arc<SelfAttack>);
+/// A footing that worked, what held on it, and whether warm boxes did.
+type Known = (Footing, Arc<SelfAttack>, Warmth);
 /// By runtime asked for and the devices of repository and state.
 static FOOTINGS: Mutex<Option<HashMap<Key, Known>>> = Mutex::new(None);
 
@@ -356,18 +481,14 @@ fn frame(spec: &BoxSpec, repo: &Path, id: &str, dir: &Path, owner: (u32, u32), f
     let random = u32::from_str_radix(&id[..8], 16).unwrap_or(0);
     let ids = Ids::choose(footing.mapping, owner, random)?;
     let layers = layers_dir(dir);
-    let work = layers.join("work");
-    remove_tree(&work)?;
-    fs::create_dir(&work)?;
     if footing.mapping != Mapping::Rootless {
-        for path in [&layers, &work] {
-            chown(path, Some(owner.0), Some(owner.1))?;
-        }
+        chown(&layers, Some(owner.0), Some(owner.1))?;
     }
     let bundle = bundle_dir(dir);
     remove_tree(&bundle)?;
     bundle::build(&bundle, &spec.tools, ids.inside())?;
-    Ok(Frame { id: id.to_owned(), dir: dir.to_owned(), repo: repo.to_owned(), tools: spec.tools.clone(), footing, ids })
+    let tools = spec.tools.clone();
+    Ok(Frame { id: id.to_owned(), dir: dir.to_owned(), repo: repo.to_owned(), owner, tools, footing, ids })
 }
 
 fn random_id() -> io::Result<String> {
@@ -402,7 +523,11 @@ mod tests {
                         "{footing}: {}",
                         String::from_utf8_lossy(&outcome.stdout)
                     );
-                    eprintln!("works: {footing}; it attacked itself for {} ms", sandbox.self_attack().milliseconds);
+                    eprintln!(
+                        "works: {footing}, {:?}; it attacked itself for {} ms",
+                        sandbox.warmth(),
+                        sandbox.self_attack().milliseconds
+                    );
                     sandbox.self_attack().trials.iter().for_each(|trial| eprintln!("  {trial}"));
                     assert!(sandbox.self_attack().held());
                 }

@@ -45,9 +45,14 @@ pub(crate) fn place(visible: &[&Path]) -> Option<PathBuf> {
     PLACES.iter().map(PathBuf::from).find(|place| free(place))
 }
 
-/// Starts `command` in a fresh mount namespace in which `parts` lie below `place`.
-pub(crate) fn spawn(place: &Path, parts: &[Part], idmap: Option<&OwnedFd>, command: &mut Command) -> io::Result<Child> {
-    let inside = move || -> io::Result<Child> {
+/// Does `act` on a thread with a fresh mount namespace in which `parts` lie below `place`; what it starts stays in there.
+pub(crate) fn within<T: Send>(
+    place: &Path,
+    parts: &[Part],
+    idmap: Option<&OwnedFd>,
+    act: impl FnOnce() -> T + Send,
+) -> io::Result<T> {
+    let inside = move || -> io::Result<T> {
         // SAFETY: only this thread, which we own and which ends here, leaves the shared file-system attributes and mount
         // namespace; the table of file descriptors stays shared, which is what the function's contract is about.
         unsafe { unshare_unsafe(UnshareFlags::FS | UnshareFlags::NEWNS)? };
@@ -75,7 +80,7 @@ pub(crate) fn spawn(place: &Path, parts: &[Part], idmap: Option<&OwnedFd>, comma
             }
             move_mount(tree, "", CWD, &target, MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH)?;
         }
-        command.spawn()
+        Ok(act())
     };
     std::thread::scope(|scope| {
         let thread = std::thread::Builder::new().name("stage".into()).spawn_scoped(scope, inside)?;

@@ -3,6 +3,8 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use sandbox::{BoxSpec, Footing, Job, OpenError, Outcome, Sandbox, footings};
 use tempfile::TempDir;
@@ -147,6 +149,21 @@ pub fn run(sandbox: &Sandbox, job: &Job) -> Outcome {
 
 pub fn text(outcome: &Outcome) -> String {
     String::from_utf8_lossy(&outcome.stdout).into_owned()
+}
+
+/// The name of the box, other than `ours`, whose job or harness has made the file `started`.
+pub fn wait_for_start(yard: &Yard, ours: &str) -> String {
+    let started = Instant::now();
+    while started.elapsed() < Duration::from_secs(30) {
+        for entry in fs::read_dir(yard.state()).expect("state").flatten() {
+            let name = entry.file_name().into_string().expect("name");
+            if name != ours && entry.path().join("layers/upper/started").exists() {
+                return name;
+            }
+        }
+        thread::sleep(Duration::from_millis(20));
+    }
+    panic!("the child did not start its job");
 }
 
 /// Every file below `dir` with its bytes and mode, for before-and-after comparisons.

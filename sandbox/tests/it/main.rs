@@ -7,3 +7,4 @@ mod harness;
 mod limits;
 mod reap;
 mod view;
+mod warm;

@@ -5,12 +5,10 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::Command;
 use std::sync::atomic::AtomicBool;
-use std::thread;
-use std::time::{Duration, Instant};
 
 use sandbox::{BoxSpec, Job, Sandbox, State, probe, reap};
 
-use crate::harness::Yard;
+use crate::harness::{Yard, wait_for_start};
 
 const OWNER_OF: &str = "SANDBOX_TEST_OWNER_OF";
 
@@ -45,20 +43,6 @@ fn the_box_of_a_killed_owner_is_found_and_removed_with_its_processes_and_a_livin
     assert_eq!(cgroups_of(&theirs), 0);
     assert!(reap(&yard.state()).expect("reap again").is_empty());
     assert!(ours.run(&Job::new(["true"]), &AtomicBool::new(false)).expect("ours lives").ending.succeeded());
-}
-
-fn wait_for_start(yard: &Yard, ours: &str) -> String {
-    let started = Instant::now();
-    while started.elapsed() < Duration::from_secs(30) {
-        for entry in fs::read_dir(yard.state()).expect("state").flatten() {
-            let name = entry.file_name().into_string().expect("name");
-            if name != ours && entry.path().join("layers/upper/started").exists() {
-                return name;
-            }
-        }
-        thread::sleep(Duration::from_millis(20));
-    }
-    panic!("the child did not start its job");
 }
 
 /// Control groups that belong to a box, over all hierarchies.
