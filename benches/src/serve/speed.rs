@@ -7,7 +7,7 @@ use super::client::Server;
 use super::median;
 use super::trace::code;
 use crate::table::Table;
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
 use serde_json::{Value, json};
 use std::fmt;
 use std::str::FromStr;
@@ -109,10 +109,11 @@ impl Weighed<'_> {
                 Ok(computed as f64 / answer.first_seconds)
             }
             Measure::Decode(tokens) => {
-                let counted = "Count from 1 to 100 in words, one number in a line.";
+                let order = "Continue this list of functions up to step_4000 in the same way, as code.";
                 // The prompt is the same each time: only what comes after it counts.
-                let answer = ask(format!("{}\n{counted}", self.text("decode", tokens)), DECODED_TOKENS)?;
-                answer.decode_rate().ok_or_else(|| anyhow::anyhow!("{} generated nothing", self.server.name))
+                let answer = ask(format!("{}\n{order}", self.text("decode", tokens)), DECODED_TOKENS)?;
+                let name = &self.server.name;
+                answer.decode_rate().with_context(|| format!("{name} ended after {} tokens", answer.generated_tokens))
             }
             Measure::Cached(tokens) => {
                 let text = self.text("cached", tokens);
