@@ -7,9 +7,8 @@
 //! from outside finds it as it was when it was born.
 
 use std::fs;
-use std::io::{self, IoSlice, Read, Write};
-use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::io::{self, Read, Write};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -17,7 +16,6 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec};
-use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags};
 use rustix::process::{Pid, PidfdFlags, Signal};
 
 use crate::bundle::{self, Process};
@@ -387,12 +385,36 @@ fn is_readable(fd: BorrowedFd<'_>, patience: Duration) -> io::Result<bool> {
     }
 }
 
+/// Sends bytes with descriptors beside them, as unix(7) says. (By hand: the feature of rustix that can do it would have everything
+/// above rustix in this workspace built a second time.)
 fn send(socket: &UnixStream, bytes: &[u8], streams: [BorrowedFd<'_>; STREAMS]) -> io::Result<()> {
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(STREAMS))];
-    let mut control = SendAncillaryBuffer::new(&mut space);
-    control.push(SendAncillaryMessage::ScmRights(&streams));
-    let sent = rustix::net::sendmsg(socket, &[IoSlice::new(bytes)], &mut control, SendFlags::NOSIGNAL)?;
-    if sent == bytes.len() { Ok(()) } else { Err(io::ErrorKind::WriteZero.into()) }
+    let descriptors = streams.map(|stream| stream.as_raw_fd());
+    let descriptors_bytes = size_of_val(&descriptors) as u32;
+    let mut part = libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() };
+    // Aligned as a header must be, and larger than one header with the descriptors.
+    let mut control = [0_u64; 8];
+    // SAFETY: all fields of the structure may be zero.
+    let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
+    (message.msg_iov, message.msg_iovlen) = (&raw mut part, 1);
+    message.msg_control = control.as_mut_ptr().cast();
+    // SAFETY: the macros only compute; the header and the descriptors lie within `control`, which the assertion has seen.
+    // What the message points to lives until the call has returned, and the kernel only reads it.
+    let sent = unsafe {
+        let space = libc::CMSG_SPACE(descriptors_bytes) as usize;
+        assert!(space <= size_of_val(&control), "no room for the descriptors");
+        message.msg_controllen = space as _;
+        let header = libc::CMSG_FIRSTHDR(&raw const message);
+        (*header).cmsg_level = libc::SOL_SOCKET;
+        (*header).cmsg_type = libc::SCM_RIGHTS;
+        (*header).cmsg_len = libc::CMSG_LEN(descriptors_bytes) as _;
+        libc::CMSG_DATA(header).cast::<i32>().copy_from_nonoverlapping(descriptors.as_ptr(), STREAMS);
+        libc::sendmsg(socket.as_raw_fd(), &raw const message, libc::MSG_NOSIGNAL)
+    };
+    match usize::try_from(sent) {
+        Ok(sent) if sent == bytes.len() => Ok(()),
+        Ok(_) => Err(io::ErrorKind::WriteZero.into()),
+        Err(_) => Err(io::Error::last_os_error()),
+    }
 }
 
 /// The process beside the box that mounts.
