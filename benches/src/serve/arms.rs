@@ -2,7 +2,8 @@
 //!
 //! Each arm replays the conversation of [`Trace`] under something that happens to agents. Ideal is what nobody can avoid: the
 //! tokens that no earlier request had or brought forth. The last token of an answer is among them, because a server
-//! that has just chosen it has not computed it yet.
+//! that has just chosen it has not computed it yet. What children of one parent hear begins alike, which is not taken off:
+//! a server that finds it is a little better than ideal.
 
 use super::client::{Answer, Server};
 use super::median;

@@ -42,9 +42,9 @@ fn our_own_server_computes_what_is_new_and_all_of_it_when_nothing_may_be_reused(
         let row = table["rows"].as_array().and_then(|rows| rows.iter().find(|row| row["arm"] == arm)).expect("a row");
         row[what].as_f64().unwrap_or_else(|| panic!("{what} of {arm}: {row}"))
     };
-    for arm in ["one", "fork"] {
-        assert!((1.0..1.02).contains(&of(arm, "computed / ideal")), "{table}");
-    }
+    assert!((1.0..1.02).contains(&of("one", "computed / ideal")), "{table}");
+    // Children begin alike, and what the first computed of that the others find.
+    assert!((0.8..1.02).contains(&of("fork", "computed / ideal")), "{table}");
     assert_eq!(of("off", "computed"), of("off", "prompt"), "{table}");
     assert!(of("one", "computed") < of("off", "computed") * 0.7, "{table}");
     let plot = std::fs::read_to_string(out.join("fork.svg")).expect("a plot");
