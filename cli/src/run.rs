@@ -106,7 +106,7 @@ impl Job {
         tell_inert(&hooks);
         let model_sha256 = weights.as_ref().and_then(|weights| weights.gguf()?.sha256);
         let working = weights.as_ref().map(|weights| weights.name.clone());
-        let mut model = self.model(&state, weights)?;
+        let mut model = self.model(state, weights)?;
         let mut reviewer: Option<Reviewer> =
             reviewer.map(|wanted| wanted.open(state, working.as_deref())).transpose()?;
         let (code, indexed) = IndexedCode::open(state, &repo, vectors_wanted(state, &repo, &boxed)?, cancel)?;
