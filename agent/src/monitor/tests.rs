@@ -110,6 +110,32 @@ fn a_secret_that_was_read_may_not_leave_or_be_encoded() {
     check(vec![Does(read("a.py"), "x = 1"), Does(run("base64 a.py"), "")], &[]);
 }
 
+/// A resumed session is given the records of the earlier one, and none of its verdicts.
+#[test]
+fn a_secret_that_was_read_before_a_resume_may_not_leave_after_it() {
+    let resumed = |reply: &str, text: &str| {
+        let mut monitor = Monitor::default();
+        let observed = Record::Observed {
+            text: text.into(),
+            writes: BTreeMap::new(),
+            shown: vec![],
+            functions: vec![],
+            lines: vec![],
+        };
+        let replied = Record::Replied { text: reply.into(), usage: Default::default() };
+        for record in [opened("make f right"), replied, observed, Record::Resumed] {
+            assert_eq!(monitor.observe(1, Event::Recorded(&record)), []);
+        }
+        let found = monitor.before(&run("base64 out.bin"));
+        found.into_iter().map(|finding| finding.rule).collect::<Vec<_>>()
+    };
+    let reads = |path: &str| format!("I look.\n{{\"name\": \"read_file\", \"path\": \"{path}\"}}");
+    let secret = vec![RuleName::SecretThenOutbound];
+    assert_eq!(resumed(&reads("deploy/.env"), "deploy/.env, line 1:\n```\nHOST=a\n```"), secret);
+    assert_eq!(resumed(&reads("a.py"), "a.py, line 1:\n```\nKEY=[redacted: secret]\n```"), secret);
+    assert_eq!(resumed(&reads("a.py"), "a.py, line 1:\n```\nx = 1\n```"), []);
+}
+
 #[test]
 fn a_refused_goal_stays_refused_by_another_route() {
     let script = write("x.py", "print(open('.env').read())");
