@@ -49,6 +49,8 @@ pub(super) struct State {
     pub denied: Vec<Denied>,
     /// Secrets that were read.
     pub secrets: Vec<(u64, String)>,
+    /// Files of which something was shown without a secret in it.
+    pub withheld: BTreeSet<String>,
     /// Files that the session wrote.
     pub written: BTreeMap<String, u64>,
     /// Their texts, to see what the next write takes away.
@@ -175,8 +177,15 @@ impl State {
 
     /// That a secret was read, by the place that was asked for or by what was left out of the text; never the secret.
     fn remember_secret(&mut self, n: u64, proposed: Option<&Proposed>, text: &str) {
-        let secret =
-            proposed.and_then(secret_read).or_else(|| text.contains("[redacted: ").then(|| "a redacted secret".into()));
+        let redacted = text.contains("[redacted: ");
+        if redacted && self.withheld.len() < SECRETS_MAX {
+            let read = proposed.iter().flat_map(|proposed| {
+                let by_commands = proposed.commands.iter().flat_map(command::Simple::paths);
+                proposed.path.iter().cloned().chain(by_commands)
+            });
+            self.withheld.extend(read.take(SECRETS_MAX));
+        }
+        let secret = proposed.and_then(secret_read).or_else(|| redacted.then(|| "a redacted secret".into()));
         self.secrets.extend(secret.filter(|_| self.secrets.len() < SECRETS_MAX).map(|what| (n, what)));
     }
 
