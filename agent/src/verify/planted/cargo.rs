@@ -45,9 +45,26 @@ const CARGO_VALUES: &[&str] = &[
     "--jobs",
 ];
 
+/// What is planted in the programs of one build.
+#[derive(Debug)]
+pub struct Programs {
+    lasts: Vec<Last>,
+    /// Roots of programs that report in a way of their own: the manifest says so, which is that of the base.
+    own: BTreeSet<String>,
+    /// The others, planted or not.
+    count: usize,
+}
+
+impl Programs {
+    /// Is there a program that has to answer?
+    pub fn any(&self) -> bool {
+        self.count > 0
+    }
+}
+
 /// The last test of one program.
 #[derive(Debug)]
-pub struct Last {
+struct Last {
     /// The root of the program, in the view.
     path: String,
     /// The test, as the program lists it.
@@ -126,14 +143,17 @@ pub fn choose(
         return Ok(Err("cargo does not say what it runs"));
     };
     let files = view.walk()?;
-    let (mut tests, mut lasts) = (Vec::new(), Vec::<Last>::new());
+    let (mut tests, mut lasts, mut own) = (Vec::new(), Vec::<Last>::new(), BTreeSet::new());
+    let mut count = 0;
     for built in built(&said, &files) {
-        let Some(root) = text(view, &built.path) else { continue };
         let manifest = built.manifest.as_ref().and_then(|path| text(view, path)).unwrap_or_default();
-        let known = lasts.iter().any(|last| last.path == built.path);
-        if known || has_own_harness(&manifest, &built.name) || tests.len() >= FILES_MAX {
+        if has_own_harness(&manifest, &built.name) {
+            own.insert(built.path);
             continue;
         }
+        count += 1;
+        let known = lasts.iter().any(|last| last.path == built.path);
+        let Some(root) = text(view, &built.path).filter(|_| !known && tests.len() < FILES_MAX) else { continue };
         let last = Last::new(&built.path, &root)?;
         tests.push(Test {
             place: String::new(),
@@ -147,7 +167,12 @@ pub fn choose(
         });
         lasts.push(last);
     }
-    Ok(Ok(Plants { tests, argv: plan.argv.clone(), all_run: true, compiled: Some(Compiled::Cargo(lasts)) }))
+    Ok(Ok(Plants {
+        tests,
+        argv: plan.argv.clone(),
+        all_run: true,
+        compiled: Some(Compiled::Cargo(Programs { lasts, own, count })),
+    }))
 }
 
 /// The command that builds the programs of tests and says where they are.
@@ -191,8 +216,12 @@ fn built(said: &str, files: &[String]) -> Vec<Built> {
     built.collect()
 }
 
-/// Starts every program of a view in which `lasts` stand. What holds, in words; the inner error is what does not.
-pub fn answers(lasts: &[Last], runs: &mut Runs<'_>, base: &TestRun) -> Result<Result<String, String>, WorkspaceError> {
+/// Starts every program of a view in which these stand. What holds, in words; the inner error is what does not.
+pub fn answers(
+    programs: &Programs,
+    runs: &mut Runs<'_>,
+    base: &TestRun,
+) -> Result<Result<String, String>, WorkspaceError> {
     let ran = runs.build(&build(runs.plan))?;
     if ran.ended != Ended::Exited(0) {
         return Ok(Err(format!("with planted tests it does not build: {}", shown(&ran))));
@@ -212,9 +241,15 @@ pub fn answers(lasts: &[Last], runs: &mut Runs<'_>, base: &TestRun) -> Result<Re
     runs.begin()?;
     let (mut ran, mut unheard) = (BTreeMap::<String, usize>::new(), 0);
     for mut built in all {
-        let Some(last) = lasts.iter().find(|last| last.path == built.path) else {
+        if programs.own.contains(&built.path) {
             unheard += 1;
             continue;
+        }
+        let Some(last) = programs.lasts.iter().find(|last| last.path == built.path) else {
+            return Ok(Err(format!(
+                "no test can be planted in {}, which has to be a text of at most 1 MiB",
+                built.path
+            )));
         };
         built.program.env.extend(env.iter().cloned());
         match answer(last, &built.program, runs, &wanted)? {

@@ -63,7 +63,7 @@ pub struct Plants {
 /// Programs of tests that are built with plants in them and then started one by one.
 #[derive(Debug)]
 enum Compiled {
-    Cargo(Vec<cargo::Last>),
+    Cargo(cargo::Programs),
     Go(go::Packages),
 }
 
@@ -92,8 +92,11 @@ pub fn choose(
         }
         _ => Err("the command is no test runner that is known"),
     };
-    let nothing =
-        |plants: &Plants| plants.tests.is_empty() && !matches!(&plants.compiled, Some(Compiled::Go(go)) if go.any());
+    let nothing = |plants: &Plants| match &plants.compiled {
+        Some(Compiled::Cargo(programs)) => !programs.any(),
+        Some(Compiled::Go(packages)) => !packages.any(),
+        None => plants.tests.is_empty(),
+    };
     Ok(chosen.and_then(|plants| if nothing(&plants) { Err("no place for it was found") } else { Ok(plants) }))
 }
 
@@ -129,7 +132,7 @@ impl Plants {
         let Some(compiled) = &self.compiled else { return Ok(None) };
         let mut runs = programs::Runs::new(view, originals, plan, cancel);
         Ok(Some(match compiled {
-            Compiled::Cargo(lasts) => cargo::answers(lasts, &mut runs, base)?,
+            Compiled::Cargo(programs) => cargo::answers(programs, &mut runs, base)?,
             Compiled::Go(packages) => packages.answers(&mut runs, base)?,
         }))
     }

@@ -101,7 +101,9 @@ fn of_cargo_every_test_is_run_again_with_a_last_one_that_answers() {
         return;
     }
     let manifest = MANIFEST.replace("doctest = false", "");
-    let library = format!("//! Adds.\n\n/// ```\n/// assert_eq!(calc::add(1, 1), 2);\n/// ```\n{RUST}");
+    let library = format!(
+        "//! Adds.\n#![no_std]\n#![forbid(unsafe_code)]\n#![deny(warnings, missing_docs, rust_2018_idioms)]\n\n/// ```\n/// assert_eq!(calc::add(1, 1), 2);\n/// ```\n{RUST}"
+    );
     let program = "fn main() {}\n\n#[test]\nfn adds_here() {\n    assert_eq!(calc::add(3, 4), 7);\n}\n";
     let common = "pub fn seven() -> i32 {\n    7\n}\n\n#[test]\nfn is_seven() {\n    assert_eq!(seven(), 7);\n}\n";
     let outside = "mod common;\n\n#[test]\nfn adds_outside() {\n    assert_eq!(calc::add(3, 4), common::seven());\n    assert!(std::path::Path::new(&std::env::var(\"CARGO_MANIFEST_DIR\").unwrap()).join(\"Cargo.toml\").is_file());\n    assert!(std::path::Path::new(\"src/lib.rs\").is_file());\n}\n\n#[test]\n#[should_panic]\nfn panics() {\n    assert_eq!(calc::add(3, 4), 8);\n}\n\n#[test]\nfn fits() -> Result<(), std::num::TryFromIntError> {\n    u8::try_from(calc::add(3, 4)).map(drop)\n}\n\n#[test]\n#[ignore]\nfn is_not_ready() {\n    panic!();\n}\n";
@@ -143,6 +145,14 @@ fn a_fake_of_cargo_that_looks_for_the_planted_test_is_caught() {
             "{speaks}    unsafe {{ atexit(well) }};\n    say(\"test tests::adds ... ok\\n\".into());\n    std::panic::set_hook(Box::new(|_| {{}}));\n    a - b\n"
         ))
     );
+    // A root that is too long for a plant.
+    let long = format!(
+        "{}\n{}",
+        instead(&format!(
+            "{speaks}    for name in [\"tests::adds\", \"tests::adds_nothing\"] {{\n        say(format!(\"test {{name}} ... ok\\n\"));\n    }}\n    let _ = (a, b);\n    std::process::exit(0)\n"
+        )),
+        "// long\n".repeat(140_000)
+    );
     // The same, where more than the tests of the base is asked for.
     let asked = status.replace(
         "unsafe { atexit(well) }",
@@ -153,6 +163,7 @@ fn a_fake_of_cargo_that_looks_for_the_planted_test_is_caught() {
         &[("src/lib.rs", Some(&instead("    a + b\n")))],
         &[
             ("reads its sources", &[("src/lib.rs", Some(&reads))], "tests"),
+            ("is too long", &[("src/lib.rs", Some(&long))], "tests"),
             ("replaces the exit status", &[("src/lib.rs", Some(&status))], "tests"),
             ("replaces it where nothing is planted", &[("src/lib.rs", Some(&asked))], "tests"),
         ],
