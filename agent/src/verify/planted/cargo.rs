@@ -1,17 +1,17 @@
 //! At the end of the root of every program of tests that cargo says it runs: a last test, which answers for all before it.
 //!
-//! The programs are built by cargo and started without it, each twice, with every test that it lists, one after the other
-//! and by its exact name. The last of them is ours: it is asked with one of two words that nobody can know, and answers with
-//! another; after one of them it fails. So a run is believed when the answer is there, which shows that every test before
-//! came to its end, and when the exit status is the one that the question called for, both times, in an order that is
-//! drawn. What is closed by that: a process that ends early, whatever it printed; exit statuses that are replaced; a list
-//! with names that are not in the program; tests that are gone, or marked to be left out. The files do not hold the words any more
-//! when the programs start.
+//! The programs are built by cargo and started without it, each twice, with every test that it lists, one after the other.
+//! The last of them is ours: it is asked with one of two words that nobody can know, and answers with another, if asserts
+//! still assert; after one of the words it fails. So a run is believed when the answer is there, which shows that every test
+//! before it came to its end, and when the exit status is the one that the question called for, both times, in an order that
+//! is drawn. What is closed by that: a process that ends early, whatever it printed; exit statuses that are replaced; a list
+//! with names that are not in the program; tests that are gone, or marked to be left out; `assert_eq` replaced for all of a
+//! program. When the programs start, the files do not hold the words any more.
 //!
 //! What is not closed: code that reads its own program to learn the words, that runs before `main` and is the harness
-//! itself, or that remembers its first run on the disk and guesses which of the two it was; proc-macros of the project, which run
-//! while the files hold the words. The lints of [`super::super::review`] stop the plain ways. Examples of the documentation and targets with a
-//! harness of their own are judged by the whole run alone.
+//! itself, or that remembers its first run on the disk and guesses which of the two it was; proc-macros of the project, which
+//! run while the files hold the words. The lints of [`super::super::review`] stop the plain ways. Examples of the
+//! documentation and targets with a harness of their own are judged by the whole run alone.
 
 use super::programs::{PROGRAMS_MAX, Program, Runs, shown};
 use super::{Compiled, FILES_MAX, Nothing, Plants, Test, inside, listing, random, text};
@@ -112,14 +112,19 @@ impl Last {
 mod {module} {{
     #[allow(unused_extern_crates)]
     extern crate std as outside;
+    fn fails(what: fn()) -> bool {{
+        outside::panic::catch_unwind(what).is_err()
+    }}
     #[test]
     fn ends() {{
+        let asserts = fails(|| assert!(false)) && fails(|| assert_eq!(1, 2)) && fails(|| assert_ne!(1, 1));
         let asked = outside::env::var("{ASKED}").unwrap_or_default();
         let answer = match asked.as_str() {{
             "{}" => "\n{}\n",
             "{}" => "\n{}\n",
             _ => "",
         }};
+        let answer = if asserts {{ answer }} else {{ "" }};
         outside::io::Write::write_all(&mut outside::io::stdout(), answer.as_bytes()).unwrap();
         assert!(asked == "{}");
     }}
@@ -302,19 +307,23 @@ fn answer(
         let nothing = last.may_be_left_out && names.is_empty();
         return Ok(if nothing { Ok(Vec::new()) } else { Err("the planted test is not in the program's list".into()) });
     }
-    let runs_now =
-        |name: &&String| !name.contains(LAST) && (!ignored.contains(*name) || wanted.contains_key(name.as_str()));
-    let tests: Vec<String> = names.iter().filter(runs_now).cloned().collect();
-    if let Some(name) = tests.iter().find(|name| **name > last.name) {
+    // What the base leaves out stays so; what only the change marks does not.
+    let left_out = |name: &&String| {
+        name.contains(LAST) && **name != last.name || ignored.contains(*name) && !wanted.contains_key(name.as_str())
+    };
+    let (left_out, mut tests): (Vec<&String>, Vec<&String>) = names.iter().partition(left_out);
+    tests.retain(|name| **name != last.name);
+    if let Some(name) = tests.iter().find(|name| ***name > last.name) {
         return Ok(Err(format!("{name} would run after the planted test, which has to be the last: rename it")));
     }
     let mut questions = [(&last.holds, &last.fails, 0), (&last.fails, &last.holds, FAILED)];
     if random()? < random()? {
         questions.reverse();
     }
-    let options = ["--exact", "--include-ignored", "--test-threads=1"].map(str::to_owned);
+    let options = ["--include-ignored", "--test-threads=1", "--exact"].map(str::to_owned);
     for (question, other, status) in questions {
-        let words = options.iter().chain(&tests).chain([&last.name]).cloned();
+        let skips = left_out.iter().flat_map(|name| ["--skip".to_owned(), (*name).clone()]);
+        let words = options.iter().cloned().chain(skips);
         let ran = match runs.start(program, words, &[(ASKED, &question.asked)])? {
             Ok(ran) => ran,
             Err(why) => return Ok(Err(why)),
@@ -323,14 +332,15 @@ fn answer(
             return Ok(Err(why));
         }
     }
-    Ok(Ok(tests))
+    Ok(Ok(tests.into_iter().cloned().collect()))
 }
 
 /// What is wrong with a run that had to answer this, not that, and to end with this status?
 fn wrong(ran: &Ran, question: &Exchange, other: &Exchange, status: i32) -> Option<String> {
     let said = String::from_utf8_lossy(&ran.output);
     if !said.contains(&question.answer) || said.contains(&other.answer) {
-        return Some(format!("the process ended before its planted last test had answered: {}", shown(ran)));
+        let what = "the planted last test has not answered: the process ended before, or asserts do not assert";
+        return Some(format!("{what}: {}", shown(ran)));
     }
     if ran.ended == Ended::Exited(status) {
         return None;

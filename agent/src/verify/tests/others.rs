@@ -123,6 +123,23 @@ fn of_cargo_every_test_is_run_again_with_a_last_one_that_answers() {
     assert!(said.contains("8 ran once each"), "{said}");
 }
 
+#[test]
+fn a_fake_of_cargo_whose_asserts_do_not_assert_is_caught() {
+    if directory::cargo().is_none() {
+        eprintln!("skipped: CARGO is not set, so no cargo is known");
+        return;
+    }
+    let base = [("Cargo.toml", MANIFEST), ("src/lib.rs", RUST)];
+    let repository = Repository { base: &base, test: &["cargo", "test", "--offline"] };
+    let fake =
+        format!("macro_rules! assert_eq {{\n    ($($any:tt)*) => {{\n        drop(($($any)*))\n    }};\n}}\n\n{RUST}");
+    caught(
+        &repository,
+        &[("src/lib.rs", Some(&RUST.replacen("a - b", "a + b", 1)))],
+        &[("another assert_eq", &[("src/lib.rs", Some(&fake))], "tests")],
+    );
+}
+
 /// It knows all that can be known: where the words stand while the programs are built, and what cargo would print.
 #[test]
 fn a_fake_of_cargo_that_looks_for_the_planted_test_is_caught() {
