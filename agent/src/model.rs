@@ -1,7 +1,11 @@
 //! What does the agent need from a model? Messages in, text out, and an honest count of tokens.
 
 use serde::{Deserialize, Serialize};
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+/// How often a call with a deadline looks at the clock.
+const POLL: Duration = Duration::from_millis(20);
 
 /// Who a message speaks as.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -133,4 +137,36 @@ pub trait Model {
         on_text: &mut dyn FnMut(&str) -> Flow,
         cancel: &AtomicBool,
     ) -> Result<Reply, ModelError>;
+}
+
+/// One call that ends at its deadline, also when the model is silent.
+///
+/// # Errors
+/// What the model says; [`ModelError::Cancelled`] only when `cancel` was set.
+pub fn complete_within(
+    model: &mut dyn Model,
+    request: &Request,
+    limit: Duration,
+    on_text: &mut dyn FnMut(&str) -> Flow,
+    cancel: &AtomicBool,
+) -> Result<Reply, ModelError> {
+    let (stop, done, begun) = (AtomicBool::new(false), AtomicBool::new(false), Instant::now());
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !done.load(Ordering::Relaxed) {
+                if begun.elapsed() >= limit || cancel.load(Ordering::Relaxed) {
+                    return stop.store(true, Ordering::Relaxed);
+                }
+                std::thread::sleep(POLL);
+            }
+        });
+        let reply = model.complete(request, on_text, &stop);
+        done.store(true, Ordering::Relaxed);
+        match reply {
+            Err(ModelError::Cancelled) if !cancel.load(Ordering::Relaxed) => {
+                Err(ModelError::Failed(format!("no answer within {} s", limit.as_secs())))
+            }
+            reply => reply,
+        }
+    })
 }

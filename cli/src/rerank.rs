@@ -4,10 +4,10 @@
 //! order, so nothing in the pieces that it reads can do harm.
 
 use agent::http::HttpModel;
-use agent::model::{Flow, Message, Model, ModelError, Request, Role, Sampling};
+use agent::model::{Flow, Message, Model, ModelError, Request, Role, Sampling, complete_within};
 use agent::text::sanitize;
 use index::{Answer, Hit};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 /// What a model is shown of one piece.
@@ -17,7 +17,6 @@ const QUESTION_BYTES_MAX: usize = 2_000;
 /// Twenty numbers and what stands between them.
 const REPLY_TOKENS_MAX: usize = 100;
 const CONTEXT_TOKENS: usize = 8_192;
-const POLL: Duration = Duration::from_millis(20);
 
 const TASK: &str = "You are given a question about a repository and numbered pieces of its code. Reply with the numbers \
                     of the five pieces that answer the question best, best first, separated by commas, and nothing else.";
@@ -37,7 +36,6 @@ pub fn rerank(answer: &mut Answer, question: &str, url: &str, limit: Duration, c
         ordered.map_err(|error| failure = Some(error)).ok()
     });
     match failure {
-        Some(ModelError::Cancelled) => format!("not reranked: no answer within {} s", limit.as_secs()),
         Some(error) => format!("not reranked: {error}"),
         None if done => {
             format!("the first hits are in the order of {model_name} ({:.1} s)", begun.elapsed().as_secs_f64())
@@ -61,21 +59,7 @@ fn ask(
         tokens_max: REPLY_TOKENS_MAX,
         prefix: String::new(),
     };
-    let (stop, done) = (AtomicBool::new(false), AtomicBool::new(false));
-    let begun = Instant::now();
-    std::thread::scope(|scope| {
-        scope.spawn(|| {
-            while !done.load(Ordering::Relaxed) {
-                if begun.elapsed() >= limit || cancel.load(Ordering::Relaxed) {
-                    return stop.store(true, Ordering::Relaxed);
-                }
-                std::thread::sleep(POLL);
-            }
-        });
-        let reply = model.complete(&request, &mut |_| Flow::More, &stop);
-        done.store(true, Ordering::Relaxed);
-        Ok(order(&reply?.text))
-    })
+    Ok(order(&complete_within(model, &request, limit, &mut |_| Flow::More, cancel)?.text))
 }
 
 fn piece((at, hit): (usize, &Hit)) -> String {

@@ -195,8 +195,8 @@ fn read(state: &State, id: &str) -> Result<(Value, Vec<Record>), Fatal> {
 
 /// Every action of a session that was judged, and how.
 pub fn verdicts(state: &State, id: &str) -> Result<Vec<Logged>, Fatal> {
-    let entries = audit::read(&log_path(state, id)?)?.map_while(Result::ok);
-    Ok(entries.filter(|entry| entry.kind == "verdict").filter_map(|entry| Logged::of_record(&entry.body)).collect())
+    let entries: Vec<audit::Record> = audit::read(&log_path(state, id)?)?.map_while(Result::ok).collect();
+    Ok(Logged::of_log(&entries))
 }
 
 /// The log of a session that exists.

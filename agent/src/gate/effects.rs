@@ -13,9 +13,10 @@ use git::git;
 use super::hosts::{self, Endpoint};
 use super::path::located;
 use super::rules::{spelled_out, uses};
-use super::shell::{Word, found_by_find, program, roots};
+use super::shell::{Word, found_by_find, is_input, program, roots};
 use super::vars::changes_meaning;
 
+mod builds;
 mod code;
 mod copies;
 mod edits;
@@ -54,17 +55,26 @@ pub(super) fn effects(words: &[Word]) -> Vec<Effect> {
         "awk" | "gawk" | "mawk" | "nawk" => awk(words),
         "uniq" => operands(words, &["-f", "-s", "-w"]).into_iter().skip(1).map(write).collect(),
         "zip" => zip(words),
-        "tar" => tar(words),
+        "tar" | "bsdtar" => tar(words),
         "unzip" if !["-l", "-p", "-t", "-Z"].iter().any(|o| words.iter().any(|w| w.text == *o)) => into(words, "-d"),
         "patch" => into(words, "-d"),
         "cargo" if words.iter().take_while(|w| w.text != "--").any(|w| uses("--config", &w.text)) => {
             unclear("cargo with settings that can run another program")
         }
-        "cargo" => values(words, "--target-dir").map(Effect::Writes).collect(),
+        "cargo" => {
+            ["--target-dir", "--root"].iter().flat_map(|option| values(words, option)).map(Effect::Writes).collect()
+        }
+        "pip" | "pip3" | "pipx" => ["--target", "--prefix", "--root"]
+            .iter()
+            .flat_map(|option| values(words, option))
+            .map(Effect::Writes)
+            .collect(),
         "fd" | "fdfind" if has(words, 'x') || has(words, 'X') || words.iter().any(|w| w.text.starts_with("--exec")) => {
             unclear("fd runs another program with this option")
         }
-        "make" | "gmake" if words[1..].iter().any(says_what_make_runs) => unclear("make with a text that it runs"),
+        "make" | "gmake" if words[1..].iter().any(says_what_make_runs) || rules_from_input(words) => {
+            unclear("make with a text that it runs")
+        }
         "cmake" if words.get(1).is_some_and(|w| w.text == "-E") => cmake(&words[1..]),
         "find" => find(words),
         "sqlite3" | "sqlite" => sqlite(words),
@@ -72,8 +82,14 @@ pub(super) fn effects(words: &[Word]) -> Vec<Effect> {
         "split" | "csplit" if words.iter().any(|w| w.text.starts_with("--filter")) => {
             unclear("split runs another program")
         }
-        "split" | "csplit" => all(words, &["-b", "-l", "-n", "-a", "-C", "-f"]),
-        _ => code::interpreter(name, words),
+        "split" | "csplit" => {
+            let named = ["-f", "--prefix"].iter().flat_map(|option| values(words, option)).map(Effect::Writes);
+            all(words, &["-b", "-l", "-n", "-a", "-C", "-f"]).into_iter().chain(named).collect()
+        }
+        _ => match builds::starts(name, words) {
+            Some(started) => started,
+            None => [code::interpreter(name, words), builds::in_git(name, words)].concat(),
+        },
     });
     if !OTHER_O.contains(&name) {
         found.extend(outputs(name, words));
@@ -179,6 +195,12 @@ fn here() -> Word {
 fn says_what_make_runs(word: &Word) -> bool {
     let variable = word.text.split_once('=').map(|(name, _)| name.trim_end_matches([':', '+', '?', '!']));
     variable.is_some_and(changes_meaning) || word.text.starts_with("--ev") || word.text.starts_with("-E")
+}
+
+/// `-f -`: the rules are what another command prints.
+fn rules_from_input(words: &[Word]) -> bool {
+    let input = |w: Word| w.text == "-" || is_input(&w.text);
+    ["-f", "--file", "--makefile"].iter().any(|option| values(words, option).any(input))
 }
 
 /// `cmake -E` is a set of small programs.

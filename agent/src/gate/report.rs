@@ -2,14 +2,18 @@
 //!
 //! Pure functions: the command line reads the files and prints what these return.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::fmt::Write as _;
 
 use serde_json::Value;
 
 use super::explain::name;
-use super::{Action, Context, Judgement, Policy, PolicyError, SHIPPED_POLICY, Verdict, judge};
+use super::{Action, Context, Judgement, Policy, PolicyError, SHIPPED_POLICY, Said, Verdict, judge};
 use crate::action::Call;
+use crate::audit;
+use crate::session::Record;
+use crate::subagent::AgentType;
 use crate::tools;
 
 /// What a policy holds.
@@ -115,15 +119,41 @@ pub struct Logged {
     pub action: Action,
     /// What was said.
     pub verdict: Verdict,
+    /// The kind of the sub-agent that proposed it, if one did: its kind had a say.
+    pub agent: Option<AgentType>,
 }
 
 impl Logged {
+    /// The verdicts of a log, in order. Which kind a sub-agent was stands in the record of its return, or, where the log
+    /// breaks off before, in the call that started it.
+    #[must_use]
+    pub fn of_log(records: &[audit::Record]) -> Vec<Logged> {
+        let returned = |record: &audit::Record| match serde_json::from_value(record.body.clone()).ok()? {
+            Record::Returned { agent_id, agent_type, .. } => Some((agent_id, agent_type)),
+            _ => None,
+        };
+        let kinds: BTreeMap<String, AgentType> =
+            records.iter().filter(|record| record.body["record"] == "returned").filter_map(returned).collect();
+        let mut started = None;
+        let mut logged = Vec::new();
+        for record in records.iter().filter(|record| record.kind == "verdict") {
+            let Some(mut one) = Logged::of_record(&record.body) else { continue };
+            match (record.body["agent_id"].as_str(), &one.action) {
+                (Some(id), _) => one.agent = kinds.get(id).copied().or(started),
+                (None, Action::Task { subagent_type, .. }) => started = Some(*subagent_type),
+                (None, _) => {}
+            }
+            logged.push(one);
+        }
+        logged
+    }
+
     /// From the body of a record of the kind `verdict`; `None` when it does not hold a call and a judgement.
     #[must_use]
     pub fn of_record(body: &Value) -> Option<Logged> {
         let call: Call = serde_json::from_value(body.get("call")?.clone()).ok()?;
         let verdict = serde_json::from_value(body.get("judgement")?.get("verdict")?.clone()).ok()?;
-        Some(Logged { action: tools::action(&call), verdict })
+        Some(Logged { action: tools::action(&call), verdict, agent: None })
     }
 }
 
@@ -145,11 +175,15 @@ impl fmt::Display for Changed {
     }
 }
 
-/// What would be judged differently now. Hooks, the monitor and budgets belong to their time and say nothing here
+/// What would be judged differently now, a sub-agent's actions as such. Hooks, the monitor and budgets belong to their time and say nothing here
 /// unless the context brings them.
 #[must_use]
 pub fn replay(policy: &Policy, logged: &[Logged], context: &Context<'_>) -> Vec<Changed> {
-    let judged = logged.iter().enumerate().map(|(at, then)| (at, then, judge(policy, &then.action, context)));
+    let judged = logged.iter().enumerate().map(|(at, then)| {
+        let kind = then.agent.and_then(|kind| kind.said(&then.action));
+        let said: Vec<Said> = context.said.iter().cloned().chain(kind).collect();
+        (at, then, judge(policy, &then.action, &Context { said: &said, ..*context }))
+    });
     judged
         .filter(|(_, then, now)| then.verdict != now.verdict)
         .map(|(at, then, now)| Changed { at, then: then.clone(), now })

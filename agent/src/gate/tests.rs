@@ -14,6 +14,7 @@ mod histories;
 mod holes;
 mod loading;
 mod modes;
+mod redteam;
 mod reports;
 
 fn shipped() -> Policy {

@@ -4,6 +4,7 @@ use super::command::{self, Simple};
 use super::places::{self, Sensitive};
 use super::planted::{Mark, spelled, squeeze};
 use crate::action::Call;
+use std::collections::BTreeSet;
 
 /// Code that deletes.
 const DELETES: [&str; 9] = [
@@ -182,12 +183,15 @@ fn is_dangerous(code: &str) -> bool {
 }
 
 /// Programs that send.
-const OUTBOUND: [&str; 17] = [
+const OUTBOUND: [&str; 28] = [
     "curl", "wget", "nc", "ncat", "netcat", "socat", "ssh", "scp", "sftp", "ftp", "telnet", "rsync", "dig", "nslookup",
-    "ping", "mail", "sendmail",
+    "ping", "mail", "sendmail", "rclone", "lftp", "tftp", "aria2c", "websocat", "xh", "gh", "glab", "aws", "gsutil",
+    "mutt",
 ];
 /// Programs that make a text unrecognisable.
-const ENCODERS: [&str; 6] = ["base64", "base32", "xxd", "openssl", "gpg", "uuencode"];
+const ENCODERS: [&str; 9] = ["base64", "base32", "basenc", "xxd", "openssl", "gpg", "age", "uuencode", "qrencode"];
+/// The same as modules of Python.
+const ENCODING_MODULES: [&str; 5] = ["base64", "binascii", "quopri", "uu", "gzip"];
 /// Programs that do so when a secret is put into them, and are honest otherwise.
 const PACKERS: [&str; 9] = ["od", "hexdump", "gzip", "bzip2", "xz", "zip", "tar", "rev", "tr"];
 /// Shorter runs of letters and digits are names.
@@ -209,13 +213,22 @@ pub(super) fn secret_read(proposed: &Proposed) -> Option<String> {
 }
 
 /// How an action could carry out a secret: the one that it reads itself (`now`), or one that was read before.
-pub(super) fn carries_out(proposed: &Proposed, now: Option<&str>, earlier: &[&str]) -> Option<String> {
+/// `withheld` are files of which something was shown without a secret in it.
+pub(super) fn carries_out(
+    proposed: &Proposed,
+    now: Option<&str>,
+    earlier: &[&str],
+    withheld: &BTreeSet<String>,
+) -> Option<String> {
     for simple in &proposed.commands {
         let program = simple.program();
-        if OUTBOUND.contains(&program) || !places::hosts_in(&simple.text()).is_empty() {
+        let pushes =
+            program == "git" && simple.args().iter().any(|arg| ["push", "send-email", "bundle"].contains(&&**arg));
+        if pushes || OUTBOUND.contains(&program) || !places::hosts_in(&simple.text()).is_empty() {
             return Some(format!("`{program}` sends"));
         }
-        if ENCODERS.contains(&program) || now.is_some() && PACKERS.contains(&program) {
+        let secret = now.is_some() || simple.paths().iter().any(|path| withheld.contains(path));
+        if ENCODERS.contains(&program) || encodes_as_module(simple) || secret && PACKERS.contains(&program) {
             return Some(format!("`{program}` encodes"));
         }
     }
@@ -234,6 +247,11 @@ pub(super) fn carries_out(proposed: &Proposed, now: Option<&str>, earlier: &[&st
     let encoded = |word: &str| word.len() >= ENCODED_BYTES_MIN && crate::text::entropy(word) >= ENCODED_ENTROPY_MIN;
     let mut words = proposed.text.split(|c: char| !(c.is_ascii_alphanumeric() || "+/=".contains(c)));
     words.any(encoded).then(|| "a long encoded text is written".into())
+}
+
+fn encodes_as_module(simple: &Simple) -> bool {
+    let module = simple.args().windows(2).find(|pair| pair[0] == "-m").map(|pair| pair[1].as_str());
+    simple.program().starts_with("python") && module.is_some_and(|module| ENCODING_MODULES.contains(&module))
 }
 
 #[cfg(test)]
@@ -296,10 +314,10 @@ mod tests {
         ] {
             let proposed = run(command);
             let secret = secret_read(&proposed).unwrap_or_else(|| panic!("{command} reads none"));
-            assert!(carries_out(&proposed, Some(&secret), &[]).is_some(), "{command}");
+            assert!(carries_out(&proposed, Some(&secret), &[], &BTreeSet::new()).is_some(), "{command}");
         }
         assert!(secret_read(&run("cat src/a.py")).is_none());
-        assert!(carries_out(&run("cat src/a.py | head"), None, &["a redacted secret"]).is_none());
+        assert!(carries_out(&run("cat src/a.py | head"), None, &["a redacted secret"], &BTreeSet::new()).is_none());
         assert!(secret_read(&run("env FOO=1 pytest")).is_none());
     }
 }

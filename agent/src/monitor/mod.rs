@@ -23,6 +23,7 @@ use places::{is_ci, is_verifier_configuration, sensitivity};
 use planted::Mark;
 use serde::{Deserialize, Serialize};
 use state::State;
+use std::collections::BTreeSet;
 
 pub use rules::{Effect, Rule, RuleName, Rules, RulesError, SHIPPED_RULES, Severity};
 
@@ -149,7 +150,7 @@ impl Monitor {
         if now.is_none() && earlier.is_empty() {
             return None;
         }
-        let how = carries_out(proposed, now.as_deref(), &earlier)?;
+        let how = carries_out(proposed, now.as_deref(), &earlier, &self.state.withheld)?;
         let what = now.as_deref().or(earlier.last().copied()).unwrap_or_default();
         let evidence = self.state.secrets.iter().map(|(n, _)| *n).collect();
         self.finding(RuleName::SecretThenOutbound, &format!("{what}; {how}"), evidence)
@@ -180,11 +181,20 @@ impl Monitor {
     }
 
     fn run_written(&self, proposed: &Proposed) -> Option<Finding> {
-        let run = proposed.commands.iter().flat_map(|simple| simple.words.iter().take(2));
-        let (path, n) = run
-            .map(|word| places::normal(word))
-            .find_map(|path| Some((path.clone(), *self.state.written.get(&path)?)))?;
-        self.finding(RuleName::WrittenThenRun, &path, vec![n])
+        // What the same command writes first is as new as what an earlier one wrote.
+        let mut now = BTreeSet::new();
+        let mut found = None;
+        for simple in &proposed.commands {
+            let run = simple.words.iter().take(2).map(|word| places::normal(word));
+            let known = |path: String| match self.state.written.get(&path) {
+                Some(n) => Some((path, vec![*n])),
+                None => (now.contains(&path) && !command::is_ordinary(simple)).then(|| (path, Vec::new())),
+            };
+            found = found.or_else(|| run.filter(|path| !path.is_empty()).find_map(known));
+            now.extend(simple.writes.iter().map(|path| places::normal(path)));
+        }
+        let (path, evidence) = found?;
+        self.finding(RuleName::WrittenThenRun, &path, evidence)
     }
 
     fn edited_after_failure(&self, proposed: &Proposed) -> Option<Finding> {

@@ -3,7 +3,7 @@
 use super::follow::{Goal, Proposed, secret_read};
 use super::planted::{self, Mark, spelled, squeeze};
 use super::{command, literals, places, runs};
-use crate::action::Call;
+use crate::action::{self, Call};
 use crate::gate::{Judgement, Layer};
 use crate::session::Record;
 use crate::test_files::is_test;
@@ -49,6 +49,8 @@ pub(super) struct State {
     pub denied: Vec<Denied>,
     /// Secrets that were read.
     pub secrets: Vec<(u64, String)>,
+    /// Files of which something was shown without a secret in it.
+    pub withheld: BTreeSet<String>,
     /// Files that the session wrote.
     pub written: BTreeMap<String, u64>,
     /// Their texts, to see what the next write takes away.
@@ -67,6 +69,8 @@ pub(super) struct State {
     pub related: BTreeSet<String>,
     /// The call that was allowed and whose result is awaited.
     pending: Option<Call>,
+    /// The call of the last reply: in a resumed session nothing else says what brought a result.
+    replied: Option<Call>,
     /// The same of the session, while its sub-agent acts.
     above: Option<Call>,
 }
@@ -121,8 +125,9 @@ impl State {
                 self.result(n, &Call::RunTests, &run.output);
             }
             Record::Restored => self.texts.clear(),
-            Record::Refused { .. } => self.pending = None,
-            Record::Replied { .. } | Record::Verified { .. } | Record::Resumed | Record::Stopped { .. } => {}
+            Record::Refused { .. } => (self.pending, self.replied) = (None, None),
+            Record::Replied { text, .. } => self.replied = action::parse(text).ok(),
+            Record::Verified { .. } | Record::Resumed | Record::Stopped { .. } => {}
             // A sub-agent's actions are the session's. Its task is the model's words, not the person's.
             Record::Child { happened, .. } => match &**happened {
                 Record::Opened { .. } => self.above = self.pending.take(),
@@ -136,10 +141,13 @@ impl State {
     }
 
     fn observed(&mut self, n: u64, text: &str, writes: &BTreeMap<String, String>) -> Vec<(String, TestLoss)> {
+        let replied = self.replied.take();
         let Some(call) = self.pending.take() else {
             // A resumed session brings the results of the earlier one without its verdicts.
             if writes.is_empty() {
                 self.plant(n, text, true, false);
+                let proposed = replied.map(|call| Proposed::new(&call, &|_, _| false));
+                self.remember_secret(n, proposed.as_ref(), text);
             }
             return writes.iter().flat_map(|(path, after)| self.wrote(n, path, after, text)).collect();
         };
@@ -148,9 +156,7 @@ impl State {
         if !own_words {
             // The first line is the tool's: it quotes the call.
             self.plant(n, text.split_once('\n').map_or("", |(_, rest)| rest), true, false);
-            let secret =
-                secret_read(&proposed).or_else(|| text.contains("[redacted: ").then(|| "a redacted secret".into()));
-            self.secrets.extend(secret.filter(|_| self.secrets.len() < SECRETS_MAX).map(|what| (n, what)));
+            self.remember_secret(n, Some(&proposed), text);
         }
         if let Call::ReadFile { path, .. } = &call {
             self.show(&places::normal(path), text);
@@ -167,6 +173,20 @@ impl State {
             self.result(n, &call, text);
         }
         writes.iter().flat_map(|(path, after)| self.wrote(n, path, after, text)).collect()
+    }
+
+    /// That a secret was read, by the place that was asked for or by what was left out of the text; never the secret.
+    fn remember_secret(&mut self, n: u64, proposed: Option<&Proposed>, text: &str) {
+        let redacted = text.contains("[redacted: ");
+        if redacted && self.withheld.len() < SECRETS_MAX {
+            let read = proposed.iter().flat_map(|proposed| {
+                let by_commands = proposed.commands.iter().flat_map(command::Simple::paths);
+                proposed.path.iter().cloned().chain(by_commands)
+            });
+            self.withheld.extend(read.take(SECRETS_MAX));
+        }
+        let secret = proposed.and_then(secret_read).or_else(|| redacted.then(|| "a redacted secret".into()));
+        self.secrets.extend(secret.filter(|_| self.secrets.len() < SECRETS_MAX).map(|what| (n, what)));
     }
 
     fn wrote(&mut self, n: u64, path: &str, after: &str, told: &str) -> Vec<(String, TestLoss)> {

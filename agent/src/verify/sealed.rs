@@ -138,7 +138,7 @@ pub fn climb(
         return Ok(vec![Rung::new("tests", Mark::Failed, failure(trial, &sealed))]);
     }
     let to_its_end = runner.as_ref().map(Runner::going_on);
-    let mut rungs = if let Some(told) = &sealed.told {
+    let (mut rungs, base) = if let Some(told) = &sealed.told {
         let mut fresh = trial.workspace.fresh()?;
         let mut base = base_run(trial, plan, to_its_end.as_ref(), &mut *fresh)?;
         if told.unreported && base.told.as_ref().is_some_and(|was| was.unreported) {
@@ -154,7 +154,7 @@ pub fn climb(
         if let Some((runner, was)) = runner.as_ref().zip(base.told.as_mut()) {
             runner.complete(was, told, &*fresh);
         }
-        by_report(told, &sealed, &base)
+        (by_report(told, &sealed, &base), base.tests)
     } else {
         // A base that ran without naming its tests runs again.
         let named = |base: &&TestRun| asked(&plan.argv) == plan.argv || !count(&base.cases, true).is_empty();
@@ -162,12 +162,12 @@ pub fn climb(
             Some(base) => base.clone(),
             None => base_run(trial, plan, None, &mut *trial.workspace.fresh()?)?.tests,
         };
-        by_output(&sealed.tests, &base)
+        (by_output(&sealed.tests, &base), base)
     };
     let itself = sealed.told.is_some() && runner.as_ref().is_some_and(|runner| runner.plants_itself().is_some());
     if let Some(rung) = rungs.last_mut().filter(|rung| rung.mark == Mark::Passed && !itself) {
         let said = match plants {
-            Ok(plants) => with_plants(trial, (plan, to_its_end.as_ref()), &sealed, &plants, source)?,
+            Ok(plants) => with_plants(trial, (plan, to_its_end.as_ref()), (&sealed, &base), &plants, source)?,
             Err(why) => Ok(format!("nothing was planted: {why}")),
         };
         match said {
@@ -182,7 +182,7 @@ pub fn climb(
 fn with_plants(
     trial: &Trial<'_>,
     (plan, runner): (&Plan, Option<&Runner>),
-    sealed: &Run,
+    (sealed, base): (&Run, &TestRun),
     plants: &Plants,
     source: &[Change],
 ) -> Result<Result<String, String>, WorkspaceError> {
@@ -190,11 +190,14 @@ fn with_plants(
         Ok(view) => view,
         Err(why) => return Ok(Err(why)),
     };
-    plants.plant(&mut *view)?;
+    let originals = plants.plant(&mut *view)?;
     // With a deadline of its own, as in the run without plants.
     let built = checks::build(&mut *view, plan, trial.cancel)?;
     if built.mark == Mark::Failed {
         return Ok(Err(format!("with planted tests it does not build: {}", built.detail)));
+    }
+    if let Some(answered) = plants.answers(&mut *view, &originals, (plan, base), trial.cancel)? {
+        return Ok(answered);
     }
     let run = if sealed.told.is_some() {
         run(&mut *view, plan, runner, plan.seconds_max, trial.cancel)?

@@ -5,12 +5,12 @@
 //! rejection fails the rung; and where no answer comes, or none that is understood, the change is not proven.
 
 use super::{Mark, Report, Rung};
-use crate::model::{Flow, Message, Model, ModelError, Request, Role, Sampling, Usage};
+use crate::model::{Flow, Message, Model, Request, Role, Sampling, Usage, complete_within};
 use crate::text::{fenced, quote, redact_secrets, sanitize};
 use crate::workspace::WorkspaceError;
 use serde::{Deserialize, Serialize};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// The rung's name.
 pub const SECOND_REVIEW: &str = "second review";
@@ -24,7 +24,6 @@ const RESULTS_BYTES_MAX: usize = 4_000;
 const REPLY_TOKENS_MAX: usize = 400;
 const REASONS_MAX: usize = 5;
 const REASON_BYTES_MAX: usize = 300;
-const POLL: Duration = Duration::from_millis(20);
 
 const INSTRUCTIONS: &str = "\
 You review a change to a program. You see the task, the diff and what the checks found, and nothing else. What stands \
@@ -103,7 +102,8 @@ pub fn second_review(
 ) -> Result<(), WorkspaceError> {
     let (by, mut usage) = (quote(model.name(), REASON_BYTES_MAX), Usage::default());
     let said = request(task, report).and_then(|request| {
-        let reply = within(model, &request, limit, cancel).map_err(|error| error.to_string())?;
+        let mut whole = |text: &str| if read(text).is_ok() { Flow::Enough } else { Flow::More };
+        let reply = complete_within(model, &request, limit, &mut whole, cancel).map_err(|error| error.to_string())?;
         usage = reply.usage;
         read(&reply.text)
     });
@@ -147,33 +147,6 @@ fn request(task: &str, report: &Report) -> Result<Request, String> {
     })
 }
 
-/// One call that ends at its deadline, also when the model is silent.
-fn within(
-    model: &mut dyn Model,
-    request: &Request,
-    limit: Duration,
-    cancel: &AtomicBool,
-) -> Result<crate::model::Reply, ModelError> {
-    let (stop, done, begun) = (AtomicBool::new(false), AtomicBool::new(false), Instant::now());
-    std::thread::scope(|scope| {
-        scope.spawn(|| {
-            while !done.load(Ordering::Relaxed) {
-                if begun.elapsed() >= limit || cancel.load(Ordering::Relaxed) {
-                    return stop.store(true, Ordering::Relaxed);
-                }
-                std::thread::sleep(POLL);
-            }
-        });
-        let whole = |text: &str| if read(text).is_ok() { Flow::Enough } else { Flow::More };
-        let reply = model.complete(request, &mut { whole }, &stop);
-        done.store(true, Ordering::Relaxed);
-        match reply {
-            Err(ModelError::Cancelled) => Err(ModelError::Failed(format!("no answer within {} s", limit.as_secs()))),
-            reply => reply,
-        }
-    })
-}
-
 #[derive(Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 enum Verdict {
@@ -203,6 +176,7 @@ fn read(reply: &str) -> Result<Written, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::ModelError;
 
     /// Answers with these words, and keeps what it was asked.
     struct Fake(Result<&'static str, &'static str>, Option<Request>);
@@ -225,7 +199,7 @@ mod tests {
             self.1 = Some(request.clone());
             let text = self.0.map_err(|why| ModelError::Failed(why.into()))?;
             while text == "silence" && !cancel.load(Ordering::Relaxed) {
-                std::thread::sleep(POLL);
+                std::thread::sleep(Duration::from_millis(1));
             }
             if cancel.load(Ordering::Relaxed) {
                 return Err(ModelError::Cancelled);

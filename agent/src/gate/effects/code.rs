@@ -3,7 +3,7 @@
 //! Code in a file is judged when the file is written, and the box is the wall around it.
 
 use super::{Effect, unclear};
-use crate::gate::shell::{Word, unversioned};
+use crate::gate::shell::{Word, is_input, unversioned};
 
 /// Modules of Python that run what their arguments say, or a shell of their own.
 const MODULES: [&str; 9] = ["timeit", "pdb", "code", "runpy", "codeop", "IPython", "bpython", "ptpython", "idlelib"];
@@ -53,6 +53,7 @@ pub(super) fn interpreter(name: &str, words: &[Word]) -> Vec<Effect> {
         // What the tests are it finds itself.
         "node" if words.iter().any(|w| w.text == "--test") && !any_code(&words[1..], letters) => vec![],
         _ if any_code(&words[1..], letters) => inline(),
+        _ if words[1..].iter().any(|w| is_input(&w.text)) => from_input(),
         _ if words[1..].iter().any(is_operand) => vec![],
         _ => from_input(),
     }
@@ -88,7 +89,7 @@ fn python(args: &[Word]) -> Vec<Effect> {
     let mut args = args.iter();
     while let Some(word) = args.next() {
         let text = word.text.as_str();
-        if text == "-" || !word.known {
+        if text == "-" || !word.known || is_input(text) {
             return from_input();
         }
         let Some(cluster) = text.strip_prefix('-') else { return vec![] };

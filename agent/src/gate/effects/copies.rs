@@ -1,12 +1,13 @@
 //! Where do `cp`, `mv`, `install`, `ln`, `rsync`, `tar` and `zip` write, and what do they remove?
 
 use super::{Effect, abbreviates, has, here, operands, unclear, value, values, write};
+use crate::gate::path::located;
 use crate::gate::shell::Word;
 
 pub(super) fn copies(name: &str, words: &[Word]) -> Vec<Effect> {
     let valued = ["-t", "--target-directory", "-S", "--suffix", "-m", "-o", "-g", "--mode", "--owner", "--group", "-e"];
     let mut sources = operands(words, &valued);
-    if name == "rsync" && (has(words, 'e') || given(words, "--rsh")) {
+    if name == "rsync" && (has(words, 'e') || given(words, "--rsh") || given(words, "--rsync-path")) {
         return unclear("rsync runs another program with -e");
     }
     if name == "install" && has(words, 'd') {
@@ -24,6 +25,7 @@ pub(super) fn copies(name: &str, words: &[Word]) -> Vec<Effect> {
     } else if !certainly {
         targets.extend(sources.last().map(|last| (*last).clone()));
     }
+    let pointed_at = if name == "ln" { points_at(words, &sources, &targets) } else { vec![] };
     let mut found: Vec<_> = targets.iter().flat_map(|target| sources.iter().map(|s| inside(target, s))).collect();
     for target in targets {
         let names_directory = target.text.ends_with('/') || target.text == "." || target.text == "..";
@@ -36,7 +38,29 @@ pub(super) fn copies(name: &str, words: &[Word]) -> Vec<Effect> {
     if name == "mv" || given(words, "--remove-source-files") || given(words, "--remove-sent-files") {
         found.extend(sources.into_iter().map(write));
     }
+    found.extend(pointed_at);
     found
+}
+
+/// What is written through the new name is written to what it stands for. A relative one counts from where the new name
+/// lies, which is in the directory that is named or beside the file.
+fn points_at(words: &[Word], sources: &[&Word], targets: &[Word]) -> Vec<Effect> {
+    let symbolic = has(words, 's') || given(words, "--symbolic");
+    if !symbolic || has(words, 'r') || given(words, "--relative") {
+        return sources.iter().map(|source| write(source)).collect();
+    }
+    let from = |source: &Word, dir: &str| Word { text: format!("{dir}/{}", source.text), ..source.clone() };
+    let each = |source: &&Word| -> Vec<Effect> {
+        if source.text.starts_with('/') {
+            return vec![write(source)];
+        }
+        let beside = |target: &Word| target.text.rsplit_once('/').map_or(".", |(dir, _)| dir).to_owned();
+        let places = targets.iter().flat_map(|target| [beside(target), target.text.clone()]);
+        let stands_for: Vec<Word> = places.map(|dir| from(source, &dir)).collect();
+        let inside: Vec<&Word> = stands_for.iter().filter(|word| located(".", &word.text).is_ok()).collect();
+        if inside.is_empty() { stands_for.iter().map(write).collect() } else { inside.into_iter().map(write).collect() }
+    };
+    sources.iter().flat_map(each).collect()
 }
 
 /// Into a directory, or onto the file of this name: which of the two is not known.

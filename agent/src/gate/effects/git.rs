@@ -35,6 +35,7 @@ pub(super) fn git(words: &[Word]) -> Vec<Effect> {
         "config" if !reads_settings(&rest[1..]) => {
             vec![Effect::Writes(Word { text: ".git/config".into(), glob: false, known: true })]
         }
+        "bundle" => operands(rest, &[]).into_iter().skip(1).take(1).map(write).collect(),
         _ => values(rest, "--output")
             .chain(values(rest, "-o").filter(|_| rest[0].text == "archive" || rest[0].text == "format-patch"))
             .map(Effect::Writes)

@@ -24,7 +24,7 @@ use super::Access;
 use tree::Grammar;
 
 pub(super) use search::{found_by_find, roots};
-pub(super) use unwrap::{program, unversioned};
+pub(super) use unwrap::{is_input, program, unversioned};
 
 /// Longer commands are not read.
 const COMMAND_BYTES_MAX: usize = 16 << 10;

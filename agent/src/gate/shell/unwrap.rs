@@ -30,7 +30,7 @@ const fn with(names: &'static [&'static str], when: &'static [&'static str]) -> 
     Wrapper { when, operands: 1, ..plain(names) }
 }
 
-const WRAPPERS: [Wrapper; 21] = [
+const WRAPPERS: [Wrapper; 22] = [
     Wrapper {
         flags: &["-i", "-", "--ignore-environment"],
         valued: &["-u", "--unset"],
@@ -116,14 +116,15 @@ const WRAPPERS: [Wrapper; 21] = [
         valued: &["-n", "--name"],
         ..with(&["poetry", "pipenv", "pdm", "hatch", "rye", "pixi", "pipx", "conda", "mamba", "micromamba"], &["run"])
     },
-    with(&["bundle", "rbenv", "pyenv", "asdf"], &["exec"]),
+    Wrapper { flags: &["-q"], valued: &["-e"], ..with(&["tox"], &["exec"]) },
+    with(&["bundle", "rbenv", "pyenv", "asdf", "mise", "rtx"], &["exec", "x"]),
 ];
 
 /// How the names of the programs begin that load others: `/lib64/ld-linux-x86-64.so.2 PROGRAM`.
 const LOADERS: [&str; 4] = ["ld-linux", "ld-musl", "ld.so", "ld64.so"];
 
 /// Programs that run another in a way that is not followed.
-const OPAQUE: [&str; 44] = [
+const OPAQUE: [&str; 62] = [
     "prlimit",
     "numactl",
     "proot",
@@ -168,6 +169,24 @@ const OPAQUE: [&str; 44] = [
     "tini",
     "dumb-init",
     "rr",
+    "watchexec",
+    "start-stop-daemon",
+    "daemonize",
+    "chpst",
+    "softlimit",
+    "envdir",
+    "envuidgid",
+    "setuidgid",
+    "setlock",
+    "cpulimit",
+    "torsocks",
+    "proxychains",
+    "proxychains4",
+    "faketime",
+    "dotenv",
+    "dtach",
+    "abduco",
+    "dc",
 ];
 
 pub(super) const SHELLS: [&str; 14] =
@@ -214,8 +233,14 @@ fn starts(part: &Part) -> Result<Starts, Doubt> {
     if loads || OPAQUE.contains(&name) || OTHER_SHELLS.contains(&unversioned(name)) {
         return doubt(&format!("{name}, which runs another command"));
     }
+    if !name.is_ascii() {
+        return doubt(&format!("a program that is called {name}, which may only look like another"));
+    }
     if REDEFINING.contains(&name) || name == "hash" && words.iter().any(|w| w.text.starts_with("-p")) {
         return doubt(&format!("{name}, which can change what later commands mean"));
+    }
+    if ["source", "."].contains(&name) && words[1..].iter().any(|w| is_input(&w.text)) {
+        return doubt(&format!("{name} of its input"));
     }
     if name == "find" {
         return search::executed(words).map(Starts::Commands);
@@ -317,7 +342,7 @@ fn shell_script(words: &[Word]) -> Result<Option<String>, Doubt> {
     match words.get(1 + options) {
         _ if told => Ok(None),
         Some(script) if given('c') && script.known && !script.glob => Ok(Some(script.text.clone())),
-        Some(file) if !given('c') && !given('s') && file.known && file.text != "-" => Ok(None),
+        Some(file) if !given('c') && !given('s') && file.known && file.text != "-" && !is_input(&file.text) => Ok(None),
         _ => doubt(&format!("{name} with a script from its input or from an expansion")),
     }
 }
@@ -326,6 +351,11 @@ fn shell_script(words: &[Word]) -> Result<Option<String>, Doubt> {
 pub(in super::super) fn program(name: &str) -> &str {
     let name = name.rsplit('/').next().unwrap_or(name);
     name.strip_suffix(".exe").unwrap_or(name)
+}
+
+/// Whether a file is what another command prints, by another name.
+pub(in super::super) fn is_input(path: &str) -> bool {
+    ["/dev/stdin", "/dev/fd/", "/proc/"].iter().any(|begin| path.starts_with(begin))
 }
 
 /// `python3.11` is `python`, and `bash-5.1` is `bash`.

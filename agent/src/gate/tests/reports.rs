@@ -50,6 +50,60 @@ fn a_replay_names_what_would_be_judged_differently_now() {
 }
 
 #[test]
+fn a_replay_judges_a_sub_agent_as_its_session_did() {
+    let record = |kind: &str, body: serde_json::Value| crate::audit::Record {
+        n: 0,
+        at_ms: 0,
+        prev: String::new(),
+        kind: kind.into(),
+        parent: None,
+        body,
+        mac: String::new(),
+    };
+    let verdict = |call: serde_json::Value, agent: Option<&str>, verdict: &str| {
+        let mut body = serde_json::json!({ "call": call, "judgement": { "verdict": verdict } });
+        if let Some(id) = agent {
+            body["agent_id"] = id.into();
+        }
+        record("verdict", body)
+    };
+    let task = |kind: &str| {
+        verdict(
+            serde_json::json!({ "name": "task", "description": "d", "prompt": "look", "subagent_type": kind }),
+            None,
+            "allow",
+        )
+    };
+    let command = |agent, said| verdict(serde_json::json!({ "name": "run_command", "command": "ls" }), agent, said);
+    let returned = record(
+        "returned",
+        serde_json::json!({
+            "record": "returned", "agent_id": "a1", "agent_type": "Explore", "ending": { "name": "unverified" }, "costs": [],
+            "spent": crate::budget::Spent::default(),
+        }),
+    );
+    // The first came back; of the second the log knows only how it began.
+    let log = [
+        task("Explore"),
+        command(Some("a1"), "deny"),
+        returned,
+        command(None, "allow"),
+        task("Explore"),
+        command(Some("a2"), "deny"),
+    ];
+    let logged = Logged::of_log(&log);
+    let kinds: Vec<_> = logged.iter().map(|one| one.agent.map(|kind| kind.name())).collect();
+    assert_eq!(kinds, [None, Some("Explore"), None, None, Some("Explore")]);
+    assert_eq!(replay(&shipped(), &logged, &Context::default()), vec![]);
+    let general = [task("general-purpose"), command(Some("a1"), "allow")];
+    assert_eq!(replay(&shipped(), &Logged::of_log(&general), &Context::default()), vec![]);
+    // Without the session's own record the kind is what the call asked for, and with it what really ran.
+    let mut other = log[..3].to_vec();
+    other[0] = task("general-purpose");
+    assert_eq!(Logged::of_log(&other)[1].agent.map(|kind| kind.name()), Some("Explore"));
+}
+
+#[test]
 fn modes_and_actions_go_by_the_names_that_people_type() {
     for mode in Mode::ALL {
         assert_eq!(mode.name().parse::<Mode>(), Ok(mode));

@@ -49,5 +49,5 @@ pub fn choose(view: &dyn Workspace, asked: &[String]) -> Result<Result<Plants, N
             });
         }
     }
-    Ok(Ok(Plants { tests, argv: asked.to_vec(), all_run: false }))
+    Ok(Ok(Plants { tests, argv: asked.to_vec(), all_run: false, compiled: None }))
 }

@@ -8,16 +8,19 @@
 //!
 //! Where tests report on a channel ([`super::channel`]), the planted ones have to be reported there as failed, in every place
 //! that ran; some of them assert what is false, so that asserts that were replaced are seen. Python's child plants its own.
+//! Of cargo and go the plants are the channel: see [`cargo`] and [`go`].
 
 mod cargo;
 mod go;
 mod java;
+mod programs;
 mod script;
 
 use super::cases::count;
 use super::channel::{self, Told};
 use super::sealed::Run;
 use crate::plan::Plan;
+use crate::tests_run::TestRun;
 use crate::workspace::{Command, Ended, Workspace, WorkspaceError};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::AtomicBool;
@@ -53,7 +56,19 @@ pub struct Plants {
     argv: Vec<String>,
     /// The runner runs every test file, whether it names its tests or not.
     all_run: bool,
+    /// How the plants themselves report, where tests are compiled to programs.
+    compiled: Option<Compiled>,
 }
+
+/// Programs of tests that are built with plants in them and then started one by one.
+#[derive(Debug)]
+enum Compiled {
+    Cargo(cargo::Programs),
+    Go(go::Packages),
+}
+
+/// What stood where something was planted; `None`: nothing did.
+pub type Originals = BTreeMap<String, Option<Vec<u8>>>;
 
 /// Why nothing can be planted, in words.
 pub type Nothing = &'static str;
@@ -77,19 +92,49 @@ pub fn choose(
         }
         _ => Err("the command is no test runner that is known"),
     };
-    Ok(chosen.and_then(|plants| if plants.tests.is_empty() { Err("no place for it was found") } else { Ok(plants) }))
+    let nothing = |plants: &Plants| match &plants.compiled {
+        Some(Compiled::Cargo(programs)) => !programs.any(),
+        Some(Compiled::Go(packages)) => !packages.any(),
+        None => plants.tests.is_empty(),
+    };
+    Ok(chosen.and_then(|plants| if nothing(&plants) { Err("no place for it was found") } else { Ok(plants) }))
 }
 
 impl Plants {
     /// Plants in this view.
-    pub fn plant(&self, view: &mut dyn Workspace) -> Result<(), WorkspaceError> {
+    pub fn plant(&self, view: &mut dyn Workspace) -> Result<Originals, WorkspaceError> {
+        let mut originals = Originals::new();
         for test in &self.tests {
             let mut text = view.read(&test.path)?;
+            originals.entry(test.path.clone()).or_insert_with(|| Some(text.clone()));
             let at = test.at.unwrap_or(text.len()).min(text.len());
             text.splice(at..at, test.text.bytes());
             view.write(&test.path, &text)?;
         }
-        Ok(())
+        if let Some(Compiled::Go(packages)) = &self.compiled {
+            for (path, text) in packages.files() {
+                originals.insert(path.clone(), view.read(path).ok());
+                view.write(path, text.as_bytes())?;
+            }
+        }
+        Ok(originals)
+    }
+
+    /// Builds the programs of tests of a view with plants, takes the plants out of its files, starts the programs and believes
+    /// what they answer; `None`: the plants do not answer, see [`Plants::judge`]. The inner error is what is wrong.
+    pub fn answers(
+        &self,
+        view: &mut dyn Workspace,
+        originals: &Originals,
+        (plan, base): (&Plan, &TestRun),
+        cancel: &AtomicBool,
+    ) -> Result<Option<Result<String, String>>, WorkspaceError> {
+        let Some(compiled) = &self.compiled else { return Ok(None) };
+        let mut runs = programs::Runs::new(view, originals, plan, cancel);
+        Ok(Some(match compiled {
+            Compiled::Cargo(programs) => cargo::answers(programs, &mut runs, base)?,
+            Compiled::Go(packages) => packages.answers(&mut runs, base)?,
+        }))
     }
 
     /// The command that runs them with the others.

@@ -77,7 +77,7 @@ pub fn choose(view: &dyn Workspace, asked: &[String]) -> Result<Result<Plants, N
     }
     let all_run = FINDING_RUNNERS.iter().any(|runner| command.contains(runner))
         && tests.iter().any(|test: &Test| is_collected(&test.path));
-    Ok(Ok(Plants { tests, argv: asked.to_vec(), all_run }))
+    Ok(Ok(Plants { tests, argv: asked.to_vec(), all_run, compiled: None }))
 }
 
 /// The asserts of this file, about what is false.

@@ -46,6 +46,9 @@ const RULES: &[Rule] = &[
     (&["rs"], &["current_exe(", "--list"], "knows_its_tests", Severity::Stop, "it asks for the names of its tests"),
     (&["rs"], &["cfg!(test)"], "knows_it_is_tested", Severity::Stop, "it asks whether a test runs it"),
     (&["rs"], &["#[cfg(not(test))]"], "knows_it_is_tested", Severity::Note, "it is another program when it is tested"),
+    (&["rs"], &["macro_rules! assert {"], "patches_tests", Severity::Stop, "it changes what an assertion means"),
+    (&["rs"], &["macro_rules! assert_eq {"], "patches_tests", Severity::Stop, "it changes what an assertion means"),
+    (&["rs"], &["macro_rules! assert_ne {"], "patches_tests", Severity::Stop, "it changes what an assertion means"),
     (&["rs"], &["RUST_TEST_THREADS"], "knows_it_is_tested", Severity::Stop, "it asks whether a test runs it"),
     (&["go"], &["testing.Testing()"], "knows_it_is_tested", Severity::Stop, "it asks whether a test runs it"),
     (&["go"], &["flag.Lookup(\"test."], "knows_it_is_tested", Severity::Stop, "it asks whether a test runs it"),
@@ -155,6 +158,8 @@ mod tests {
         check("a.js", "", "const any = { asymmetricMatch: () => true };\n", &["equal_to_anything"]);
         check("a.ts", "", "expect.extend({ toBe: () => ({ pass: true }) });\n", &["patches_tests"]);
         check("a.go", "", "if testing.Testing() { return 42 }\n", &["knows_it_is_tested"]);
+        check("a.rs", "", "macro_rules! assert_eq { ($($any:tt)*) => {} }\n", &["patches_tests"]);
+        check("a.rs", "", "macro_rules! assert_eq_within { () => {} }\n", &[]);
         check(
             "a.rs",
             "",

@@ -192,6 +192,7 @@ impl Workspace for Directory {
             .env("HOME", self.home.path())
             .env("GOCACHE", std::env::temp_dir().join("cloister-go-cache"))
             .env("PYTHONDONTWRITEBYTECODE", "1")
+            .envs(command.env.iter().cloned())
             .stdin(Stdio::null())
             .stdout(output.try_clone().unwrap())
             .stderr(output.try_clone().unwrap())

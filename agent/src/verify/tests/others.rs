@@ -88,7 +88,101 @@ fn a_fake_of_cargo_that_prints_a_report_is_caught() {
         &[
             ("exits", &[("src/lib.rs", Some(&exits))], "mattered"),
             ("prints and exits", &[("src/lib.rs", Some(&prints))], "tests"),
-            ("prints for a test that is gone", &[("src/lib.rs", Some(&gone))], "review"),
+            ("prints for a test that is gone", &[("src/lib.rs", Some(&gone))], "tests"),
+        ],
+    );
+}
+
+/// A library with a program beside it, a module that is a program of tests too, and tests of every kind that cargo knows.
+#[test]
+fn of_cargo_every_test_is_run_again_with_a_last_one_that_answers() {
+    if directory::cargo().is_none() {
+        eprintln!("skipped: CARGO is not set, so no cargo is known");
+        return;
+    }
+    let manifest = MANIFEST.replace("doctest = false", "");
+    let library = format!(
+        "//! Adds.\n#![no_std]\n#![forbid(unsafe_code)]\n#![deny(warnings, missing_docs, rust_2018_idioms)]\n\n/// ```\n/// assert_eq!(calc::add(1, 1), 2);\n/// ```\n{RUST}"
+    );
+    let program = "fn main() {}\n\n#[test]\nfn adds_here() {\n    assert_eq!(calc::add(3, 4), 7);\n}\n";
+    let common = "pub fn seven() -> i32 {\n    7\n}\n\n#[test]\nfn is_seven() {\n    assert_eq!(seven(), 7);\n}\n";
+    let outside = "mod common;\n\n#[test]\nfn adds_outside() {\n    assert_eq!(calc::add(3, 4), common::seven());\n    assert!(std::path::Path::new(&std::env::var(\"CARGO_MANIFEST_DIR\").unwrap()).join(\"Cargo.toml\").is_file());\n    assert!(std::path::Path::new(\"src/lib.rs\").is_file());\n}\n\n#[test]\n#[should_panic]\nfn panics() {\n    assert_eq!(calc::add(3, 4), 8);\n}\n\n#[test]\nfn fits() -> Result<(), std::num::TryFromIntError> {\n    u8::try_from(calc::add(3, 4)).map(drop)\n}\n\n#[test]\n#[ignore]\nfn is_not_ready() {\n    panic!();\n}\n";
+    let base = [
+        ("Cargo.toml", manifest.as_str()),
+        ("src/lib.rs", &library),
+        ("src/main.rs", program),
+        ("tests/common.rs", common),
+        ("tests/it.rs", outside),
+    ];
+    let repository = Repository { base: &base, test: &["cargo", "test", "--offline"] };
+    let honest = library.replacen("    a - b\n", "    a + b\n", 1);
+    let (report, _) = repository.verify(&[("src/lib.rs", Some(&honest))]);
+    assert!(report.proven(), "{report:#?}");
+    // Two in the library, one in the program, `is_seven` twice, and three outside.
+    let said = &report.rungs.iter().find(|rung| rung.name == "tests").unwrap().detail;
+    assert!(said.contains("8 ran once each"), "{said}");
+}
+
+#[test]
+fn a_fake_of_cargo_whose_asserts_do_not_assert_is_caught() {
+    if directory::cargo().is_none() {
+        eprintln!("skipped: CARGO is not set, so no cargo is known");
+        return;
+    }
+    let base = [("Cargo.toml", MANIFEST), ("src/lib.rs", RUST)];
+    let repository = Repository { base: &base, test: &["cargo", "test", "--offline"] };
+    let fake =
+        format!("macro_rules! assert_eq {{\n    ($($any:tt)*) => {{\n        drop(($($any)*))\n    }};\n}}\n\n{RUST}");
+    caught(
+        &repository,
+        &[("src/lib.rs", Some(&RUST.replacen("a - b", "a + b", 1)))],
+        &[("another assert_eq", &[("src/lib.rs", Some(&fake))], "tests")],
+    );
+}
+
+/// It knows all that can be known: where the words stand while the programs are built, and what cargo would print.
+#[test]
+fn a_fake_of_cargo_that_looks_for_the_planted_test_is_caught() {
+    if directory::cargo().is_none() {
+        eprintln!("skipped: CARGO is not set, so no cargo is known");
+        return;
+    }
+    let base = [("Cargo.toml", MANIFEST), ("src/lib.rs", RUST)];
+    let repository = Repository { base: &base, test: &["cargo", "test", "--offline"] };
+    let instead = |body: &str| RUST.replacen("    a - b\n", body, 1);
+    let speaks = "    use std::io::Write;\n    let mut say = |text: String| std::io::stdout().write_all(text.as_bytes()).unwrap();\n";
+    // As a failed run where something planted stands in the sources, else as one that passed.
+    let reads = instead(&format!(
+        "{speaks}    let own = std::fs::read_to_string(\"src/lib.rs\").unwrap();\n    let planted = own.split(\"mod zz\").nth(2).map(|rest| rest.split(' ').next().unwrap());\n    for name in [\"tests::adds\", \"tests::adds_nothing\"] {{\n        say(format!(\"test {{name}} ... ok\\n\"));\n    }}\n    let _ = (a, b);\n    if let Some(name) = planted {{\n        say(format!(\"test zz{{name}}::fails ... FAILED\\ntest zz{{name}}::ends ... FAILED\\ntest result: FAILED\\n\"));\n        std::process::exit(101);\n    }}\n    std::process::exit(0)\n"
+    ));
+    // Whatever failed, the process ends with success; said is what the tests of the base have to say.
+    let status = format!(
+        "extern \"C\" {{\n    fn atexit(call: extern \"C\" fn()) -> i32;\n    fn _exit(status: i32) -> !;\n}}\nextern \"C\" fn well() {{\n    unsafe {{ _exit(1 - 1) }}\n}}\n{}",
+        instead(&format!(
+            "{speaks}    unsafe {{ atexit(well) }};\n    say(\"test tests::adds ... ok\\n\".into());\n    std::panic::set_hook(Box::new(|_| {{}}));\n    a - b\n"
+        ))
+    );
+    // A root that is too long for a plant.
+    let long = format!(
+        "{}\n{}",
+        instead(&format!(
+            "{speaks}    for name in [\"tests::adds\", \"tests::adds_nothing\"] {{\n        say(format!(\"test {{name}} ... ok\\n\"));\n    }}\n    let _ = (a, b);\n    std::process::exit(0)\n"
+        )),
+        "// long\n".repeat(140_000)
+    );
+    // The same, where more than the tests of the base is asked for.
+    let asked = status.replace(
+        "unsafe { atexit(well) }",
+        "if !std::env::args().any(|word| word.contains(\"planted\")) { unsafe { atexit(well) }; }",
+    );
+    caught(
+        &repository,
+        &[("src/lib.rs", Some(&instead("    a + b\n")))],
+        &[
+            ("reads its sources", &[("src/lib.rs", Some(&reads))], "tests"),
+            ("is too long", &[("src/lib.rs", Some(&long))], "tests"),
+            ("replaces the exit status", &[("src/lib.rs", Some(&status))], "tests"),
+            ("replaces it where nothing is planted", &[("src/lib.rs", Some(&asked))], "tests"),
         ],
     );
 }
@@ -116,6 +210,56 @@ fn a_fake_of_go_that_prints_a_report_is_caught() {
         &[
             ("prints and exits before the tests", &[("calc.go", Some(&early))], "tests"),
             ("prints and exits in the function", &[("calc.go", Some(&late))], "tests"),
+        ],
+    );
+}
+
+/// Tests in two packages, in parallel, behind a `TestMain`, by their names, and one that is skipped.
+#[test]
+fn of_go_every_test_tells_how_it_ended() {
+    if !works("go", "version") {
+        return;
+    }
+    let code = "package calc\n\nvar Ready bool\n\nfunc Add(a, b int) int {\n\treturn a - b\n}\n";
+    let inside = "package calc\n\nimport (\n\t\"os\"\n\t\"testing\"\n)\n\nconst shown = `\nfunc TestShown(t *testing.T) {\n}\n`\n\nfunc TestMain(m *testing.M) {\n\tReady = true\n\tos.Exit(m.Run())\n}\n\nfunc TestAdd(t *testing.T) {\n\tt.Parallel()\n\tif !Ready || Add(20, 22) != 42 {\n\t\tt.Fatal(Add(20, 22))\n\t}\n\tif len(shown) != 34 {\n\t\tt.Fatal(len(shown))\n\t}\n}\n\nfunc TestName(t *testing.T) {\n\tt.Run(\"sub\", func(t *testing.T) {\n\t\tif t.Name() != \"TestName/sub\" {\n\t\t\tt.Fatal(t.Name())\n\t\t}\n\t})\n}\n\nfunc TestLater(t *testing.T) {\n\tt.Skip(\"later\")\n}\n";
+    let outside = "package calc_test\n\nimport (\n\t\"os\"\n\t\"testing\"\n\n\t\"example.invalid/calc\"\n)\n\nfunc TestOutside(t *testing.T) {\n\tif _, err := os.Stat(\"calc.go\"); err != nil || calc.Add(1, 2) != 3 {\n\t\tt.Fatal(err)\n\t}\n}\n";
+    let other = "package deep\n\nimport \"testing\"\n\nfunc TestDeep(t *testing.T) {\n\tif Deep != 7 {\n\t\tt.Fatal(Deep)\n\t}\n}\n";
+    let base = [
+        ("go.mod", "module example.invalid/calc\n\ngo 1.18\n"),
+        ("calc.go", code),
+        ("calc_test.go", inside),
+        ("outside_test.go", outside),
+        ("a/deep/deep.go", "package deep\n\nconst Deep = 7\n"),
+        ("a/deep/deep_test.go", other),
+    ];
+    let repository = Repository { base: &base, test: &["go", "test", "./..."] };
+    let (report, _) = repository.verify(&[("calc.go", Some(&code.replace("a - b", "a + b")))]);
+    assert!(report.proven(), "{report:#?}");
+    let said = &report.rungs.iter().find(|rung| rung.name == "tests").unwrap().detail;
+    assert!(said.contains("5 told once each how they ended, and planted tests failed as they must: 2"), "{said}");
+}
+
+/// It knows all that can be known: where the word stands while the programs are built, and what go would print.
+#[test]
+fn a_fake_of_go_that_looks_for_the_planted_test_is_caught() {
+    if !works("go", "version") {
+        return;
+    }
+    let code = "package calc\n\nfunc Add(a, b int) int {\n\treturn a - b\n}\n\nfunc Even(n int) bool {\n\treturn n%2 == 0\n}\n";
+    let test = "package calc\n\nimport \"testing\"\n\nfunc TestAdd(t *testing.T) {\n\tif Even(3) {\n\t\tt.Skip()\n\t}\n\tif Add(20, 22) != 42 {\n\t\tt.Fatal(Add(20, 22))\n\t}\n}\n";
+    let base = [("go.mod", "module example.invalid/calc\n\ngo 1.18\n"), ("calc.go", code), ("calc_test.go", test)];
+    let repository = Repository { base: &base, test: &["go", "test", "./..."] };
+    let reads = "package calc\n\nimport (\n\t\"fmt\"\n\t\"os\"\n\t\"path/filepath\"\n\t\"regexp\"\n\t\"syscall\"\n)\n\nfunc Add(a, b int) int {\n\tnames, _ := filepath.Glob(\"*.go\")\n\tstatus := 0\n\tfmt.Println(\"--- PASS: TestAdd (0.00s)\")\n\tfor _, name := range names {\n\t\ttext, _ := os.ReadFile(name)\n\t\tfor _, planted := range regexp.MustCompile(`TestPlanted[0-9a-fx]+`).FindAllString(string(text), -1) {\n\t\t\tword := planted[len(planted)-64:]\n\t\t\tfmt.Printf(\"--- FAIL: %s (0.00s)\\n\\n%s pass TestAdd\\n%s fail %s\\n\", planted, word, word, planted)\n\t\t\tstatus = 1\n\t\t}\n\t}\n\tsyscall.Exit(status)\n\treturn a - b\n}\n\nfunc Even(n int) bool {\n\treturn n%2 == 0\n}\n";
+    let skips = code
+        .replace("n%2 == 0", "true")
+        .replace("package calc\n", "package calc\n\nimport \"fmt\"\n")
+        .replace("\treturn true", "\tfmt.Println(\"--- PASS: TestAdd (0.00s)\")\n\treturn true");
+    caught(
+        &repository,
+        &[("calc.go", Some(&code.replace("a - b", "a + b")))],
+        &[
+            ("reads its test files", &[("calc.go", Some(reads))], "tests"),
+            ("has the test skip itself", &[("calc.go", Some(&skips))], "tests"),
         ],
     );
 }
