@@ -10,7 +10,7 @@ use super::hosts::Endpoint;
 use super::near::Near;
 use super::path::{PathError, located};
 use super::policy::{IN_WORKSPACE, verb};
-use super::rules::{CommandRule, PathRule, spelled_out};
+use super::rules::{CommandRule, PathRule, Said};
 use super::shell::{Doubt, Part, Proven, Script, Word, program};
 use super::vars::changes_meaning;
 use super::{Access, Layer, Mode, Policy, Verdict};
@@ -31,8 +31,8 @@ impl Policy {
         let mut findings = Vec::new();
         let inner = script.proven.iter().flat_map(|proven| proven.inner.iter().map(|part| &*part.words));
         for words in script.commands().chain(inner) {
-            let spelled = spelled_out(words);
-            let dangers = self.commands.about(program(&spelled[0].text)).filter(|r| r.holds(mode) && r.finds(words));
+            let said = Said::by(words);
+            let dangers = self.commands.about(said.program()).filter(|r| r.holds(mode) && r.finds(&said));
             findings.extend(
                 dangers.map(|r| r.rule.finding(Layer::Commands, &Finding::quoted("the command", &words[0].text))),
             );
@@ -149,7 +149,8 @@ impl Policy {
                             IN_WORKSPACE.into(),
                         ));
                     }
-                    findings.extend(tightening.into_iter().map(|r| r.rule.finding(Layer::Paths, &what())));
+                    let first = tightening.into_iter().filter(|r| near.speaks_first(r));
+                    findings.extend(first.map(|r| r.rule.finding(Layer::Paths, &what())));
                 }
                 Err(why) => {
                     let reason = format!("{} is refused: {why}", what());
@@ -210,9 +211,10 @@ impl Policy {
             return vec![];
         }
         let tightening = near.about(Access::Read, &path, glob);
-        let mut findings: Vec<_> = tightening.iter().map(|r| r.rule.finding(Layer::Paths, &what())).collect();
+        let first = tightening.iter().filter(|r| near.speaks_first(r));
+        let mut findings: Vec<_> = first.map(|r| r.rule.finding(Layer::Paths, &what())).collect();
         let allows = |r: &PathRule| r.rule.verdict == Verdict::Allow && r.matches(Access::Read, &path, glob);
-        if absolute && leads_out && findings.is_empty() && !self.paths.iter().any(allows) {
+        if absolute && leads_out && tightening.is_empty() && !self.paths.iter().any(allows) {
             findings.push(unlisted(Layer::Paths, outside(), IN_WORKSPACE.into()));
         }
         findings

@@ -5,7 +5,7 @@
 //! of the shell holds no such piece, so of a pattern each part is tried once against the parts of all globs.
 
 use std::cell::RefCell;
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ops::Deref;
 use std::rc::Rc;
 
@@ -24,10 +24,38 @@ const TEXT_BYTES: usize = 16 << 10;
 /// A glob of a rule, by their places.
 type At = (usize, usize);
 
+/// A glob, as a pattern of the shell may meet it.
+#[derive(Debug, Clone)]
+struct Met {
+    at: At,
+    absolute: bool,
+    /// `**/part` and `**/part/**`: the part is all there is to it.
+    is_part: bool,
+    /// Its first part may stand anywhere.
+    floats: bool,
+    /// Something may stand between its parts.
+    stretches: bool,
+}
+
+impl Met {
+    fn of(at: At, glob: &str) -> Met {
+        let body = glob.strip_prefix("**/").map(|body| body.strip_suffix("/**").unwrap_or(body));
+        Met {
+            at,
+            absolute: glob.starts_with('/'),
+            is_part: body.is_some_and(|body| !body.contains('/')),
+            floats: glob.starts_with("**"),
+            stretches: glob.contains("**"),
+        }
+    }
+}
+
 /// The path rules of a policy, and what can be seen of all their globs at once.
 #[derive(Debug, Clone, Default)]
 pub(super) struct PathRules {
     rules: Vec<PathRule>,
+    /// The rules that do not simply allow: those about reading, and those about writing.
+    tightening: [Vec<usize>; 2],
     /// Pieces that must stand in what some globs match, and these globs.
     needles: Vec<(String, Vec<At>)>,
     /// All the needles.
@@ -35,9 +63,13 @@ pub(super) struct PathRules {
     /// Globs that have no needle.
     without_needle: Vec<At>,
     /// The first parts that name something, and the globs in which they are the first.
-    parts: Vec<(String, Ends, Vec<At>)>,
+    parts: Vec<(String, Ends, Vec<Met>)>,
+    /// For a first byte the parts that begin with it.
+    by_first: HashMap<u8, Vec<usize>>,
+    /// The parts that may begin with any.
+    any_first: Vec<usize>,
     /// Globs in which no part names anything.
-    without_part: Vec<At>,
+    without_part: Vec<Met>,
     /// The directories above everything that may not be written, in lower case.
     above: HashSet<String>,
 }
@@ -54,9 +86,12 @@ impl PathRules {
     pub(super) fn extend(&mut self, more: Vec<PathRule>) {
         self.rules.extend(more);
         let rules = std::mem::take(&mut self.rules);
-        let (mut needles, mut parts) = (BTreeMap::<_, Vec<At>>::new(), BTreeMap::<_, Vec<At>>::new());
+        let (mut needles, mut parts) = (BTreeMap::<_, Vec<At>>::new(), BTreeMap::<_, Vec<Met>>::new());
         let mut index = PathRules::default();
         for (r, rule) in rules.iter().enumerate().filter(|(_, rule)| rule.rule.verdict != Verdict::Allow) {
+            for access in &rule.access {
+                index.tightening[*access as usize].push(r);
+            }
             for (g, (text, _)) in rule.globs.iter().enumerate() {
                 match needle(text) {
                     Some(needle) => needles.entry(needle).or_default().push((r, g)),
@@ -64,14 +99,20 @@ impl PathRules {
                 }
                 let lower = text.to_lowercase();
                 match lower.split('/').find(|part| !part.is_empty() && *part != "**") {
-                    Some(part) => parts.entry(part.to_owned()).or_default().push((r, g)),
-                    None => index.without_part.push((r, g)),
+                    Some(part) => parts.entry(part.to_owned()).or_default().push(Met::of((r, g), text)),
+                    None => index.without_part.push(Met::of((r, g), text)),
                 }
                 index.above.extend(text.match_indices('/').map(|(at, _)| text[..at].to_ascii_lowercase()));
             }
         }
         index.needles = needles.into_iter().collect();
         index.parts = parts.into_iter().map(|(part, globs)| (part.clone(), Ends::of(&part), globs)).collect();
+        for (at, (part, ends, _)) in index.parts.iter().enumerate() {
+            match ends.first_byte(part) {
+                Some(first) => index.by_first.entry(first).or_default().push(at),
+                None => index.any_first.push(at),
+            }
+        }
         let escaped = index.needles.iter().map(|(needle, _)| regex::escape(needle));
         let mut automaton = RegexSetBuilder::new(escaped);
         automaton.unicode(false).case_insensitive(true).size_limit(AUTOMATON_BYTES_MAX);
@@ -98,6 +139,8 @@ pub(super) struct Near<'a> {
     may_refuse_all: bool,
     /// For a part of a pattern the parts of globs that can mean the same.
     met: RefCell<HashMap<String, Rc<[usize]>>>,
+    /// The rules that have said something already.
+    spoke: RefCell<HashSet<*const PathRule>>,
 }
 
 impl<'a> Near<'a> {
@@ -123,7 +166,14 @@ impl<'a> Near<'a> {
             needles: near.iter().map(|(needle, _)| needle.as_str()).collect(),
             globs,
             met: RefCell::default(),
+            spoke: RefCell::default(),
         }
+    }
+
+    /// Whether a rule speaks for the first time about this command. What it says again changes neither the verdict nor
+    /// the reason.
+    pub(super) fn speaks_first(&self, rule: &PathRule) -> bool {
+        self.spoke.borrow_mut().insert(rule)
     }
 
     /// Whether some word may be a path that may not be read.
@@ -141,36 +191,32 @@ impl<'a> Near<'a> {
     pub(super) fn about(&self, access: Access, path: &str, pattern: bool) -> Vec<&'a PathRule> {
         let twin = twin(path);
         let is_above = access == Access::Write && self.rules.is_above(path);
-        let met = if pattern { self.met_by(path) } else { BTreeSet::new() };
+        let met = if pattern { self.met_by(path) } else { vec![] };
         let about = |(r, rule): &(usize, &PathRule)| {
-            rule.rule.verdict != Verdict::Allow
-                && rule.access.contains(&access)
-                && (met.contains(r)
-                    || self.globs[*r].iter().any(|at| covers(&rule.globs[*at], path, &twin))
-                    || is_above && rule.is_below(access, path))
+            met.get(*r) == Some(&true)
+                || self.globs[*r].iter().any(|at| covers(&rule.globs[*at], path, &twin))
+                || is_above && rule.is_below(access, path)
         };
-        self.rules.rules.iter().enumerate().filter(about).map(|(_, rule)| rule).collect()
+        let tightening = self.rules.tightening[access as usize].iter().map(|r| (*r, &self.rules.rules[*r]));
+        tightening.filter(about).map(|(_, rule)| rule).collect()
     }
 
     /// The rules of which a glob can match what a pattern of the shell can.
-    fn met_by(&self, path: &str) -> BTreeSet<usize> {
-        let mut rules = BTreeSet::new();
+    fn met_by(&self, path: &str) -> Vec<bool> {
+        let mut rules = vec![false; self.rules.len()];
         let lower = path.to_lowercase();
         let absolute = path.starts_with('/');
         // `at`: which of the pattern's parts meets the first that the glob names.
-        let mut meet = |(r, g): &At, at: Option<usize>| {
-            let glob = &self.rules[*r].globs[*g].0;
-            if rules.contains(r) || glob.starts_with('/') != absolute {
+        let mut meet = |glob: &Met, at: Option<usize>| {
+            let (r, g) = glob.at;
+            if glob.absolute != absolute || rules[r] {
                 return;
             }
-            // The part that was met is all there is to `**/part` and `**/part/**`; without stars it is the first.
-            let body = glob.strip_prefix("**/").map(|body| body.strip_suffix("/**").unwrap_or(body));
-            let is_all = at.is_some() && body.is_some_and(|body| !body.contains('/'));
-            let comes_late = at.is_some_and(|at| at > usize::from(absolute)) && !glob.contains("**");
-            let begins_late = at.is_some_and(|at| at > 0) && !absolute && !glob.starts_with("**");
-            if is_all || !(comes_late || begins_late) && can_meet(path, glob) {
-                rules.insert(*r);
-            }
+            // Without stars the part that was met is the first.
+            let is_all = at.is_some() && glob.is_part;
+            let comes_late = at.is_some_and(|at| at > usize::from(absolute)) && !glob.stretches;
+            let begins_late = at.is_some_and(|at| at > 0) && !absolute && !glob.floats;
+            rules[r] = is_all || !(comes_late || begins_late) && can_meet(path, &self.rules[r].globs[g].0);
         };
         for (at, part) in lower.split('/').enumerate() {
             for met in self.parts_met_by(part).iter() {
@@ -187,10 +233,17 @@ impl<'a> Near<'a> {
             return met.clone();
         }
         let ends = Ends::of(part);
-        let can = |(_, (text, of_glob, _)): &(usize, &(String, Ends, Vec<At>))| {
+        let can = |at: &usize| {
+            let (text, of_glob, _) = &self.rules.parts[*at];
             ends.fit(part, of_glob, text) && part_can_meet(part, text)
         };
-        let met: Rc<[usize]> = self.rules.parts.iter().enumerate().filter(can).map(|(at, _)| at).collect();
+        let met: Rc<[usize]> = match ends.first_byte(part) {
+            Some(first) => {
+                let same = self.rules.by_first.get(&first).into_iter().flatten();
+                same.chain(&self.rules.any_first).copied().filter(can).collect()
+            }
+            None => (0..self.rules.parts.len()).filter(can).collect(),
+        };
         self.met.borrow_mut().insert(part.to_owned(), met.clone());
         met
     }

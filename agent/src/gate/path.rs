@@ -203,6 +203,11 @@ impl Ends {
         Ends { first, last: part.rfind(acts).map_or(part.len(), |at| part.len() - at - 1) }
     }
 
+    /// The byte with which everything begins that the part matches.
+    pub(super) fn first_byte(self, part: &str) -> Option<u8> {
+        part.bytes().next().filter(|_| self.first > 0)
+    }
+
     /// Whether the ends of two parts allow that they meet.
     pub(super) fn fit(self, part: &str, other_ends: &Ends, other: &str) -> bool {
         let (first, last) = (self.first.min(other_ends.first), self.last.min(other_ends.last));

@@ -213,33 +213,30 @@ impl CommandRule {
         self.without.iter().filter(move |option| begins && used(option)).map(String::as_str)
     }
 
-    /// Whether this rule finds its danger in a command that stands anywhere in a script.
-    pub(super) fn finds(&self, words: &[Word]) -> bool {
-        let words = spelled_out(words);
-        let Some(name) = words.first() else { return false };
-        let name = program(&name.text);
-        if !self.program_is(name) {
-            return false;
-        }
-        let args = &words[1..];
-        let command = after_global_options(name, args);
+    /// Whether this rule, which is about the program, finds its danger in a command that stands anywhere in a script.
+    pub(super) fn finds(&self, said: &Said) -> bool {
+        let (args, command) = (said.arguments(), said.command());
         // Of git it is known which options take a value, so that no value is taken for the subcommand, and that those
         // before the subcommand are not its own.
-        let from = if name == "git" { command } else { args };
-        if !in_order(from, &self.argv[1..]) && !in_order(command, &self.argv[1..]) {
+        let from = if said.is_git { command } else { args };
+        let is_same = from.len() == command.len();
+        if !in_order(from, &self.argv[1..]) && (is_same || !in_order(command, &self.argv[1..])) {
             return false;
         }
-        let leading = args[..args.len() - command.len()].iter();
-        let anywhere = from.iter().any(|w| self.with.iter().any(|option| uses(option, &w.text)));
-        let ahead = leading.clone().any(|w| self.with_leading.iter().any(|option| uses(option, &w.text)));
-        (self.with.is_empty() && self.with_leading.is_empty()) || anywhere || ahead
+        let leading = &args[..args.len() - command.len()];
+        let used = |options: &[String], words: &[Word]| {
+            !options.is_empty() && words.iter().any(|w| options.iter().any(|option| uses(option, &w.text)))
+        };
+        (self.with.is_empty() && self.with_leading.is_empty())
+            || used(&self.with, from)
+            || used(&self.with_leading, leading)
     }
 
     /// Whether the rule has something to say about an example: an allow rule, that it clears a part of it.
     pub(super) fn matches_example(&self, command: &str) -> bool {
         let script = Script::read(command);
         if self.rule.verdict != Verdict::Allow {
-            return script.commands().any(|words| self.finds(words));
+            return script.commands().map(Said::by).any(|said| self.program_is(said.program()) && self.finds(&said));
         }
         let as_administrator = CommandRule { rule: Rule { from_project: false, ..self.rule.clone() }, ..self.clone() };
         script.proven.is_ok_and(|proven| proven.parts.iter().any(|part| as_administrator.clears(part)))
@@ -267,6 +264,36 @@ impl CommandRule {
             args.clone().any(|(_, w)| ["-e", "-f", "--regexp", "--file"].iter().any(|option| uses(option, &w.text)));
         let first = args.into_iter().find(|(_, w)| !w.text.starts_with('-')).map(|(at, _)| at);
         first.filter(|_| self.pattern_first && !given)
+    }
+}
+
+/// A command as the rules look for danger in it. Read once: many rules look, and a wrapper may run any of its words.
+pub(super) struct Said<'a> {
+    words: Cow<'a, [Word]>,
+    /// Where the subcommand stands, after the options of the program itself.
+    command_at: usize,
+    is_git: bool,
+}
+
+impl Said<'_> {
+    /// The words are not empty.
+    pub(super) fn by(words: &[Word]) -> Said<'_> {
+        let words = spelled_out(words);
+        let name = program(&words[0].text);
+        let command = after_global_options(name, &words[1..]).len();
+        Said { command_at: words.len() - command, is_git: name == "git", words }
+    }
+
+    pub(super) fn program(&self) -> &str {
+        program(&self.words[0].text)
+    }
+
+    fn arguments(&self) -> &[Word] {
+        &self.words[1..]
+    }
+
+    fn command(&self) -> &[Word] {
+        &self.words[self.command_at..]
     }
 }
 
@@ -319,6 +346,9 @@ pub(super) fn spelled_out(words: &[Word]) -> Cow<'_, [Word]> {
 /// Whether an argument uses an option: a long one also by an unambiguous beginning, a short one also inside a
 /// cluster. Errs towards yes.
 pub(super) fn uses(option: &str, arg: &str) -> bool {
+    if option.starts_with('-') && !arg.starts_with('-') {
+        return false;
+    }
     if let Some(long) = option.strip_prefix("--") {
         let given = arg.strip_prefix("--").map(|a| a.split('=').next().unwrap_or(a));
         return given.is_some_and(|given| !given.is_empty() && long.starts_with(given));

@@ -98,11 +98,13 @@ fn one_script(read: &Read, found: &mut Found) -> Result<Vec<String>, Doubt> {
     let wrapped = &mut found.wrapped;
     for words in &commands {
         let wraps = WRAPPERS.contains(&program(&words[0])) && !unwrap::asks_where(words);
-        if words.len() > WRAPPED_WORDS_MAX && (wraps || program(&words[0]) == "find") {
+        let finds = program(&words[0]) == "find";
+        if words.len() > WRAPPED_WORDS_MAX && (wraps || finds) {
             return Err(Doubt::TooManyParts);
         }
-        for (at, word) in words.iter().enumerate().skip(1) {
-            if wraps || executes_next(&words[0], &words[at - 1]) {
+        let runs = wraps || finds || starts_shell;
+        for (at, word) in words.iter().enumerate().skip(1).filter(|_| runs) {
+            if wraps || finds && executes_next(&words[at - 1]) {
                 wrapped.push(Tail { words: words.clone(), from: at });
             }
             if (wraps || starts_shell) && looks_like_script(&word.text) {
@@ -169,8 +171,8 @@ fn program(word: &Word) -> &str {
 }
 
 /// `find . -exec PROGRAM`.
-fn executes_next(name: &Word, before: &Word) -> bool {
-    program(name) == "find" && ["-exec", "-execdir", "-ok", "-okdir"].contains(&before.text.as_str())
+fn executes_next(before: &Word) -> bool {
+    ["-exec", "-execdir", "-ok", "-okdir"].contains(&before.text.as_str())
 }
 
 fn looks_like_script(text: &str) -> bool {

@@ -97,7 +97,7 @@ impl Lexer<'_> {
         let part = std::mem::take(&mut open.part);
         open.closed = false;
         if !open.words.is_empty() {
-            self.parts.push(Part { words: std::mem::take(&mut open.words).into(), ..part });
+            self.parts.push(Part { words: open.words.drain(..).collect(), ..part });
             return Ok(());
         }
         match (part.assigned.is_empty(), part.redirects.is_empty() && !part.input) {
