@@ -10,7 +10,7 @@ use super::sampler::Sampler;
 use super::stream::Stream;
 use crate::chat::Chat;
 use crate::kv::{Arena, BLOCK_TOKENS, CacheFull, Lease, PrefixCache};
-use crate::model::{ForwardError, Model};
+use crate::model::{ForwardError, Model, Sequence};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -200,7 +200,8 @@ impl Worker {
         while run.lease.blocks().len() * BLOCK_TOKENS < position + tokens.len() {
             self.cache.grow(&mut run.lease)?;
         }
-        let hidden = self.model.forward(tokens, position, &mut self.arena, run.lease.blocks())?;
+        let sequence = Sequence { tokens, position, blocks: run.lease.blocks() };
+        let hidden = self.model.forward(&[sequence], &mut self.arena)?;
         run.computed.extend_from_slice(tokens);
         Ok(hidden)
     }
