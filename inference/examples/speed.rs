@@ -1,6 +1,6 @@
 //! How fast is the engine on this machine?
 //!
-//!     cargo build --workspace --examples && target/debug/examples/speed MODEL.gguf [PROMPT_TOKENS] [TOKENS]
+//!     cargo build --workspace --examples && target/debug/examples/speed MODEL.gguf [PROMPT_TOKENS] [TOKENS] [CHUNK_TOKENS]
 //!
 //! Prints tokens per second of a prefill of PROMPT_TOKENS (512) and of TOKENS (64) decoded after it, three times; then of
 //! all together when 1, 4 and 16 continuations of the prompt are decoded at once. Other
@@ -15,13 +15,15 @@ use std::time::Instant;
 fn main() {
     let mut arguments = std::env::args().skip(1);
     let Some(path) = arguments.next().map(PathBuf::from) else {
-        eprintln!("usage: speed MODEL.gguf [PROMPT_TOKENS] [TOKENS]");
+        eprintln!("usage: speed MODEL.gguf [PROMPT_TOKENS] [TOKENS] [CHUNK_TOKENS]");
         std::process::exit(2);
     };
     let prompt_tokens = arguments.next().and_then(|n| n.parse().ok()).unwrap_or(512);
     let tokens = arguments.next().and_then(|n| n.parse().ok()).unwrap_or(64);
+    let mut settings = EngineSettings::default();
+    settings.chunk_tokens = arguments.next().and_then(|n| n.parse().ok()).unwrap_or(settings.chunk_tokens);
     let begun = Instant::now();
-    let engine = match Engine::load(&path, EngineSettings::default()) {
+    let engine = match Engine::load(&path, settings) {
         Ok(engine) => engine,
         Err(error) => {
             eprintln!("{error}");

@@ -25,7 +25,7 @@ fn crowd(count: u32, vocabulary: u32, prompt_max: u32, tokens_max: usize) -> Vec
     let request = |i: u32| {
         let prompt = (0..1 + i * 37 % prompt_max).map(|t| (t * 7 + i % 3) % vocabulary).collect();
         let seeded = Sampling { temperature: 0.8, top_p: 0.95, top_k: 40, seed: u64::from(i) };
-        let sampling = if i % 3 == 0 { seeded } else { Sampling::GREEDY };
+        let sampling = if i.is_multiple_of(3) { seeded } else { Sampling::GREEDY };
         GenerateRequest { sampling, namespace: u64::from(i % 2), ..GenerateRequest::greedy(prompt, tokens_max) }
     };
     (0..count).map(request).collect()
