@@ -70,8 +70,7 @@ impl Model for LocalModel {
             top_k: 0,
             seed: request.sampling.seed,
         };
-        let wanted =
-            GenerateRequest { prompt, sampling, tokens_max: request.tokens_max, stop: Vec::new(), cache: true };
+        let wanted = GenerateRequest { sampling, ..GenerateRequest::greedy(prompt, request.tokens_max) };
         let mut generation = self.engine.submit(wanted).map_err(|error| match error {
             SubmitError::PromptTooLong { prompt_tokens, context_tokens_max } => {
                 ModelError::ContextFull { prompt_tokens, context_tokens_max }

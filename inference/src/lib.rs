@@ -14,7 +14,8 @@
 //! Invariants that hold across the folders:
 //!
 //! - The hidden state of a token does not depend, in any bit, on how a prompt is cut into forward calls or on which
-//!   part of it came from the cache. Greedy output with the cache on and off is the same token for token.
+//!   part of it came from the cache, nor on which other requests were computed beside it. Output with the cache on and off,
+//!   alone and among others, is the same token for token.
 //! - Every accepted request ends in exactly one [`Event::Done`], errors and cancellations included.
 //! - Every size that a model file declares is checked against a limit before memory is taken for it.
 

@@ -94,6 +94,8 @@ async fn begin<B: Backend>(server: &Server<B>, request: Request, deadline: Insta
         tokens_max: chat.tokens_max.map_or(room_tokens, |tokens| tokens.min(room_tokens)),
         stop: chat.stop,
         cache: chat.cache,
+        namespace: 0,
+        deadline: None,
     })?;
     server.metrics.begin();
     Ok(Turn {

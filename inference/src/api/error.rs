@@ -98,6 +98,11 @@ impl ApiError {
         Self::new(StatusCode::GATEWAY_TIMEOUT, "deadline_exceeded", message)
     }
 
+    /// The request's own deadline passed in the engine.
+    pub fn expired() -> Self {
+        Self::new(StatusCode::GATEWAY_TIMEOUT, "deadline_exceeded", "the answer was not complete at its deadline")
+    }
+
     pub fn internal(message: impl Into<String>) -> Self {
         Self::new(StatusCode::INTERNAL_SERVER_ERROR, "internal_error", message)
     }

@@ -50,7 +50,7 @@ impl Metrics {
         let end = match reason {
             FinishReason::Stop => 0,
             FinishReason::Length => 1,
-            FinishReason::Cancelled => 2,
+            FinishReason::Cancelled | FinishReason::Expired => 2,
             FinishReason::Failed(_) => 3,
         };
         self.ended[end].fetch_add(1, Relaxed);

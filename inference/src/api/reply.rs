@@ -120,6 +120,7 @@ pub(super) fn finish_word(reason: FinishReason, has_calls: bool) -> Result<&'sta
         FinishReason::Stop => Ok("stop"),
         FinishReason::Length => Ok("length"),
         FinishReason::Cancelled => Err(ApiError::shutting_down()),
+        FinishReason::Expired => Err(ApiError::expired()),
         FinishReason::Failed(reason) => Err(ApiError::internal(format!("the engine failed: {reason}"))),
     }
 }

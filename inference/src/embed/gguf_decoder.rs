@@ -7,7 +7,7 @@
 use super::pooling::Pooling;
 use super::{EmbedError, GGUF_TOKENS_MAX, TEXT_BYTES_MAX};
 use crate::kv::{Arena, BLOCK_TOKENS, BlockId};
-use crate::model::{ForwardError, Header, LoadError, Model, ModelShape, Value};
+use crate::model::{ForwardError, Header, LoadError, Model, ModelShape, Sequence, Value};
 use crate::tokenizer::{Special, Tokenizer};
 
 /// A decoder and its tokens.
@@ -62,7 +62,8 @@ impl Decoder {
             if tokens.is_empty() {
                 return Ok(vec![0.0; shape.hidden]);
             }
-            let hidden = self.model.forward(&tokens, 0, &mut arena, &blocks)?;
+            let sequence = Sequence { tokens: &tokens, position: 0, blocks: &blocks };
+            let hidden = self.model.forward(&[sequence], &mut arena)?;
             Ok(self.pooling.pool(&self.model.final_states(&hidden), shape.hidden))
         };
         let vectors: Result<_, ForwardError> = texts.iter().map(&mut embed).collect();

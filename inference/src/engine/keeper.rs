@@ -15,8 +15,9 @@ const TELLING_TOKENS: usize = 64;
 /// The disk, and what waits for it.
 pub(super) struct Keeper {
     disk: DiskCache,
-    waiting: VecDeque<Vec<u32>>,
-    /// The sequence being written, and its blocks that are not there yet, the next one last.
+    waiting: VecDeque<(u64, Vec<u32>)>,
+    /// The sequence being written with its namespace, and its blocks that are not there yet, the next one last.
+    namespace: u64,
     tokens: Vec<u32>,
     todo: Vec<(usize, Chain)>,
     /// Seconds that the computation of a token took, when that was last seen.
@@ -26,13 +27,14 @@ pub(super) struct Keeper {
 impl Keeper {
     pub fn new(disk: DiskCache) -> Keeper {
         let (waiting, tokens, todo) = (VecDeque::new(), Vec::new(), Vec::new());
-        Keeper { disk, waiting, tokens, todo, token_seconds: None }
+        Keeper { disk, waiting, namespace: 0, tokens, todo, token_seconds: None }
     }
 
-    /// Adds blocks of `prompt` to a lease that has its first `held` tokens. Gives the tokens that it has then; never
+    /// Adds blocks of `prompt`, as this namespace has them, to a lease that has its first `held` tokens. Gives the tokens that it has then; never
     /// all of them, because the last must be computed.
     pub fn fetch(
         &mut self,
+        namespace: u64,
         prompt: &[u32],
         held: usize,
         lease: &mut Lease,
@@ -40,7 +42,7 @@ impl Keeper {
         arena: &mut Arena,
     ) -> usize {
         let blocks = prompt[..prompt.len().saturating_sub(1)].chunks_exact(BLOCK_TOKENS);
-        let (mut chain, mut held) = (self.disk.root(), held);
+        let (mut chain, mut held) = (self.disk.root(namespace), held);
         for (at, tokens) in blocks.enumerate() {
             chain = chain.then(tokens);
             if (at + 1) * BLOCK_TOKENS <= held {
@@ -74,24 +76,24 @@ impl Keeper {
     }
 
     /// Notes a sequence whose blocks the cache has now.
-    pub fn remember(&mut self, computed: &[u32]) {
+    pub fn remember(&mut self, namespace: u64, computed: &[u32]) {
         if self.waiting.len() == WAITING_MAX {
             self.waiting.pop_front();
         }
-        self.waiting.push_back(computed.to_vec());
+        self.waiting.push_back((namespace, computed.to_vec()));
     }
 
     /// Writes one block. False when there is nothing to write.
     pub fn write_one(&mut self, cache: &PrefixCache, arena: &Arena) -> bool {
         loop {
             let Some((end, chain)) = self.todo.pop() else {
-                let Some(tokens) = self.waiting.pop_front() else { return false };
-                self.begin(tokens);
+                let Some((namespace, tokens)) = self.waiting.pop_front() else { return false };
+                self.begin(namespace, tokens);
                 continue;
             };
             let prefix = &self.tokens[..end];
             // Evicted meanwhile, and then the blocks after it are too.
-            let Some(block) = cache.block_of(prefix) else {
+            let Some(block) = cache.block_of(self.namespace, prefix) else {
                 self.todo.clear();
                 continue;
             };
@@ -109,8 +111,9 @@ impl Keeper {
         self.todo.clear();
     }
 
-    fn begin(&mut self, tokens: Vec<u32>) {
-        let mut chain = self.disk.root();
+    fn begin(&mut self, namespace: u64, tokens: Vec<u32>) {
+        self.namespace = namespace;
+        let mut chain = self.disk.root(namespace);
         for (at, block) in tokens.chunks_exact(BLOCK_TOKENS).enumerate() {
             chain = chain.then(block);
             if !self.disk.holds(&chain) {

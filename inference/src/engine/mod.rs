@@ -1,12 +1,14 @@
 //! Who owns the model, and how does the rest of the program speak to it?
 //!
-//! One thread owns the weights, the KV and the sampler; an [`Engine`] is a handle to it. Requests come through a bounded
-//! queue and run one at a time, first come, first served (batching several is not built yet). Each accepted request
-//! ends in exactly one [`Event::Done`].
+//! One thread owns the weights, the KV and the samplers; an [`Engine`] is a handle to it. Requests come through a bounded
+//! queue and run together: read `worker` for what a step is, and `schedule` for who is in it. Each accepted request ends in
+//! exactly one [`Event::Done`].
 
 mod keeper;
 mod request;
+mod run;
 mod sampler;
+mod schedule;
 mod stream;
 mod worker;
 
@@ -18,9 +20,10 @@ use crate::model::{Header, LoadError, Model, ModelShape, threads};
 use crate::tokenizer::Tokenizer;
 use keeper::Keeper;
 use request::Job;
+use schedule::Schedule;
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{SyncSender, TrySendError, sync_channel};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use worker::Worker;
@@ -35,7 +38,10 @@ struct Inner {
     info: ModelInfo,
     chat: Arc<Chat>,
     /// None once the engine is shut down.
-    queue: Mutex<Option<SyncSender<Job>>>,
+    queue: Mutex<Option<Sender<Job>>>,
+    /// Requests in the queue and those that the thread has taken and not begun.
+    queued: Arc<AtomicUsize>,
+    queue_max: usize,
     stop: Arc<AtomicBool>,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
@@ -49,9 +55,11 @@ pub struct EngineSettings {
     pub kv_bytes_max: usize,
     /// Compute threads. The pool belongs to the process, so this can only confirm what it has: see [`threads`].
     pub threads: Option<usize>,
-    /// Prompt tokens computed between two looks at the cancel flag.
+    /// Prompt tokens computed between two looks at the cancel flag; fewer while others wait for their next token.
     pub chunk_tokens: usize,
-    /// Requests that may wait while one runs.
+    /// Requests that run at once.
+    pub running_max: usize,
+    /// Requests that may wait besides.
     pub queue_max: usize,
     /// Whether to repair the doubled braces in the tool instruction of templates that have them.
     pub template_normalised: bool,
@@ -89,6 +97,7 @@ impl Default for EngineSettings {
             kv_bytes_max: 1 << 30,
             threads: None,
             chunk_tokens: 256,
+            running_max: 16,
             queue_max: 16,
             template_normalised: true,
         }
@@ -134,15 +143,19 @@ impl Engine {
         };
         let chat = Arc::new(Chat::new(template, tokenizer));
         let stop = Arc::new(AtomicBool::new(false));
-        let (queue, jobs) = sync_channel(settings.queue_max.max(1));
+        let (queue, jobs) = channel();
+        let queued = Arc::new(AtomicUsize::new(0));
         let worker = Worker {
             model,
             arena: Arena::new(shape.kv(), blocks_max),
             cache: PrefixCache::new(blocks_max),
             chat: chat.clone(),
             context_tokens,
-            chunk_tokens: settings.chunk_tokens.max(1),
             blocks_max,
+            schedule: Schedule::new(settings.running_max, settings.chunk_tokens),
+            queued: queued.clone(),
+            runs: Vec::new(),
+            tickets: 0,
             stop: stop.clone(),
             keeper: disk.map(|mut disk| {
                 disk.bind(&stored(&shape), block_bytes);
@@ -151,7 +164,8 @@ impl Engine {
         };
         let thread = std::thread::Builder::new().name("engine".into()).spawn(move || worker.run(&jobs));
         let thread = Mutex::new(Some(thread.map_err(|source| LoadError::Thread { source })?));
-        Ok(Engine { inner: Arc::new(Inner { info, chat, queue: Mutex::new(Some(queue)), stop, thread }) })
+        let (queue, queue_max) = (Mutex::new(Some(queue)), settings.queue_max.max(1));
+        Ok(Engine { inner: Arc::new(Inner { info, chat, queue, queued, queue_max, stop, thread }) })
     }
 
     /// What was loaded.
@@ -171,11 +185,13 @@ impl Engine {
         let (job, generation) = Job::new(request);
         let queue = self.inner.queue.lock().unwrap_or_else(PoisonError::into_inner);
         let queue = queue.as_ref().ok_or(SubmitError::Stopped)?;
-        match queue.try_send(job) {
-            Ok(()) => Ok(generation),
-            Err(TrySendError::Full(_)) => Err(SubmitError::QueueFull),
-            Err(TrySendError::Disconnected(_)) => Err(SubmitError::Stopped),
+        // Only this function adds, under the lock; the thread takes away.
+        if self.inner.queued.load(Ordering::Relaxed) >= self.inner.queue_max {
+            return Err(SubmitError::QueueFull);
         }
+        self.inner.queued.fetch_add(1, Ordering::Relaxed);
+        queue.send(job).map_err(|_| SubmitError::Stopped)?;
+        Ok(generation)
     }
 
     /// Cancels what runs and what waits, and returns when the thread has ended. Other handles then refuse requests.

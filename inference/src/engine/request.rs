@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 /// Stop strings in one request at most.
@@ -22,6 +23,10 @@ pub struct GenerateRequest {
     pub stop: Vec<String>,
     /// Whether to use the prefix cache and to leave the blocks of this request in it.
     pub cache: bool,
+    /// Whose request it is: nothing is reused across namespaces, and the engine is shared fairly between them.
+    pub namespace: u64,
+    /// The time from its acceptance to its end, waiting included; None for no limit.
+    pub deadline: Option<Duration>,
 }
 
 /// How the next token is chosen from the scores.
@@ -45,7 +50,8 @@ impl Sampling {
 impl GenerateRequest {
     /// A greedy request with the cache on.
     pub fn greedy(prompt: Vec<u32>, tokens_max: usize) -> GenerateRequest {
-        GenerateRequest { prompt, sampling: Sampling::GREEDY, tokens_max, stop: Vec::new(), cache: true }
+        let (sampling, stop) = (Sampling::GREEDY, Vec::new());
+        GenerateRequest { prompt, sampling, tokens_max, stop, cache: true, namespace: 0, deadline: None }
     }
 
     pub(super) fn check(&self, context_tokens_max: usize, vocabulary: usize) -> Result<(), SubmitError> {
@@ -156,6 +162,8 @@ pub enum FinishReason {
     Length,
     /// The caller cancelled, or dropped the [`Generation`], or the engine was shut down.
     Cancelled,
+    /// Its deadline passed.
+    Expired,
     /// The engine failed; the text says how.
     Failed(String),
 }
@@ -173,9 +181,9 @@ pub struct Usage {
     pub computed_tokens: usize,
     /// Tokens chosen, the one that ended the turn included.
     pub generated_tokens: usize,
-    /// Time for the prompt, in seconds.
+    /// Time from the moment it began to its first token, in seconds; what was computed for others in it is part of it.
     pub prefill_seconds: f64,
-    /// Time for the answer, in seconds.
+    /// Time from the first token to the last, in seconds.
     pub decode_seconds: f64,
     /// The first token of the prompt at which it left the longest known path, when that path went on otherwise.
     pub diverged_at: Option<usize>,
@@ -258,13 +266,14 @@ pub(super) struct Job {
     pub request: GenerateRequest,
     pub events: UnboundedSender<Event>,
     pub cancel: Arc<AtomicBool>,
+    pub accepted: Instant,
 }
 
 impl Job {
     pub fn new(request: GenerateRequest) -> (Job, Generation) {
         let (events, received) = unbounded_channel();
         let cancel = Arc::new(AtomicBool::new(false));
-        let job = Job { request, events, cancel: cancel.clone() };
+        let job = Job { request, events, cancel: cancel.clone(), accepted: Instant::now() };
         (job, Generation { events: received, cancel, done: false })
     }
 

@@ -1,11 +1,12 @@
 //! Who owns which block, and which goes when there is none left?
 //!
 //! A block is in exactly one of three places: free, cached (in the tree, held by nobody), or held (in the tree with
-//! holders, or private to one lease). A sequence takes a [`Lease`], fills private blocks, and gives its lease back with
-//! the tokens that were computed; their blocks then enter the tree. Eviction takes the leaf that was not used for the
-//! longest time and that nobody holds.
+//! holders, or private to one lease). A sequence takes a [`Lease`] and fills private blocks; a full one can be published, so
+//! that others share it while the sequence goes on. When the lease is given back with the tokens that were computed, the
+//! rest of their blocks enter the tree. Eviction takes the leaf that was not used for the longest time and that nobody
+//! holds. What is found is of the asker's namespace alone: another's requests cannot be told from how long one's own take.
 
-use super::tree::{NodeId, Tree};
+use super::tree::{NodeId, Place, Tree};
 use super::{BLOCK_TOKENS, BlockId};
 
 /// The books of all blocks.
@@ -23,6 +24,7 @@ pub struct PrefixCache {
 #[derive(Debug)]
 #[must_use]
 pub struct Lease {
+    namespace: u64,
     shared: Vec<NodeId>,
     blocks: Vec<BlockId>,
 }
@@ -36,6 +38,15 @@ pub struct Reuse {
     pub seed: Option<Seed>,
     /// The first token at which the sequence left the longest known path, when that path goes on otherwise.
     pub diverged_at: Option<usize>,
+}
+
+/// What a sequence would find.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Known {
+    /// Tokens whose KV is there.
+    pub tokens: usize,
+    /// Blocks of them that are held already, so that holding them once more takes nothing from anybody.
+    pub held: usize,
 }
 
 /// A copy to make: the private block `to` begins with tokens that `from` holds.
@@ -71,6 +82,11 @@ impl Lease {
     pub fn blocks(&self) -> &[BlockId] {
         &self.blocks
     }
+
+    /// Where the first private block would stand in the tree.
+    fn end(&self) -> Place {
+        self.shared.last().map_or(Place::Start(self.namespace), |&id| Place::After(id))
+    }
 }
 
 impl PrefixCache {
@@ -82,14 +98,14 @@ impl PrefixCache {
 
     /// Begins a sequence that starts with `tokens`: holds the longest computed prefix, but never all of it, because the
     /// last token must be computed to have scores for the next.
-    pub fn begin(&mut self, tokens: &[u32]) -> (Lease, Reuse) {
+    pub fn begin(&mut self, namespace: u64, tokens: &[u32]) -> (Lease, Reuse) {
         self.tick += 1;
-        let path = self.tree.find(&tokens[..tokens.len().saturating_sub(1)]);
+        let path = self.tree.find(namespace, &tokens[..tokens.len().saturating_sub(1)]);
         let whole = path.whole.len() * BLOCK_TOKENS;
         let known = whole + path.part.map_or(0, |(_, n)| n);
         let diverged_at = path.diverged.then_some(known);
         let blocks = path.whole.iter().map(|&id| self.tree.node(id).block).collect();
-        let mut lease = Lease { shared: path.whole, blocks };
+        let mut lease = Lease { namespace, shared: path.whole, blocks };
         self.hold(&lease.shared.clone());
         let Some((source, n)) = path.part else {
             return (lease, Reuse { tokens: whole, seed: None, diverged_at });
@@ -109,7 +125,14 @@ impl PrefixCache {
 
     /// Begins a sequence that shares nothing.
     pub fn begin_alone(&mut self) -> Lease {
-        Lease { shared: Vec::new(), blocks: Vec::new() }
+        Lease { namespace: 0, shared: Vec::new(), blocks: Vec::new() }
+    }
+
+    /// What [`PrefixCache::begin`] would find now.
+    pub fn known(&self, namespace: u64, tokens: &[u32]) -> Known {
+        let path = self.tree.find(namespace, &tokens[..tokens.len().saturating_sub(1)]);
+        let held = path.whole.iter().filter(|&&id| self.tree.node(id).holders > 0).count();
+        Known { tokens: path.whole.len() * BLOCK_TOKENS + path.part.map_or(0, |(_, n)| n), held }
     }
 
     /// Adds one private block to the sequence, evicting a cached one when none is free.
@@ -123,24 +146,42 @@ impl PrefixCache {
         Ok(block)
     }
 
+    /// Lets others share the blocks of a running sequence that are full. `computed` are the tokens whose KV is in them,
+    /// from the first on. Where another was quicker, its block, which has the same bits, takes the place of ours.
+    pub fn publish(&mut self, lease: &mut Lease, computed: &[u32]) {
+        let full = computed.len() / BLOCK_TOKENS;
+        if full <= lease.shared.len() {
+            return;
+        }
+        self.tick += 1;
+        for at in lease.shared.len()..full {
+            let tokens = &computed[at * BLOCK_TOKENS..][..BLOCK_TOKENS];
+            self.private -= 1;
+            let id = self.adopt(lease.end(), tokens, lease.blocks[at]);
+            let node = self.tree.node_mut(id);
+            node.holders += 1;
+            lease.blocks[at] = node.block;
+            lease.shared.push(id);
+        }
+        self.touch(lease.end());
+    }
+
     /// Ends a sequence and keeps its blocks. `computed` are the tokens whose KV is in them, from the first on.
-    pub fn finish(&mut self, lease: Lease, computed: &[u32]) {
+    pub fn finish(&mut self, mut lease: Lease, computed: &[u32]) {
+        self.publish(&mut lease, computed);
         self.tick += 1;
         self.release(&lease.shared);
-        let mut parent = lease.shared.last().copied();
+        let mut end = lease.end();
         let mut private = lease.blocks.into_iter().skip(lease.shared.len());
         let rest = computed.get(lease.shared.len() * BLOCK_TOKENS..).unwrap_or_default();
-        for tokens in rest.chunks(BLOCK_TOKENS) {
-            let Some(block) = private.next() else { break };
+        if !rest.is_empty()
+            && let Some(block) = private.next()
+        {
             self.private -= 1;
-            parent = Some(self.adopt(parent, tokens, block));
+            end = Place::After(self.adopt(end, rest, block));
         }
         self.give_back(private);
-        // The whole path was used just now: a parent must not look older than its children.
-        while let Some(id) = parent {
-            self.tree.node_mut(id).used = self.tick;
-            parent = self.tree.node(id).parent;
-        }
+        self.touch(end);
     }
 
     /// Ends a sequence and keeps nothing of its private blocks.
@@ -150,10 +191,16 @@ impl PrefixCache {
     }
 
     /// The cached block that ends where `tokens` end, which are whole blocks; `None` when it is not cached (any more).
-    pub fn block_of(&self, tokens: &[u32]) -> Option<BlockId> {
-        let path = self.tree.find(tokens);
+    pub fn block_of(&self, namespace: u64, tokens: &[u32]) -> Option<BlockId> {
+        let path = self.tree.find(namespace, tokens);
         let last = *path.whole.last()?;
         (path.whole.len() * BLOCK_TOKENS == tokens.len()).then(|| self.tree.node(last).block)
+    }
+
+    /// Blocks that could be had now: free ones, and those that nobody holds.
+    pub fn available(&self) -> usize {
+        let census = self.census();
+        census.free + census.cached
     }
 
     /// How many blocks are where.
@@ -163,9 +210,9 @@ impl PrefixCache {
         Census { free: self.free.len(), cached: in_tree - in_tree_held, held: in_tree_held + self.private }
     }
 
-    /// Puts a block with `tokens` under `parent`, unless the tree holds as much already. Gives the node that does.
-    fn adopt(&mut self, parent: Option<NodeId>, tokens: &[u32], block: BlockId) -> NodeId {
-        let siblings = self.tree.children(parent);
+    /// Puts a block with `tokens` there, unless the tree holds as much already. Gives the node that does.
+    fn adopt(&mut self, place: Place, tokens: &[u32], block: BlockId) -> NodeId {
+        let siblings = self.tree.children(place);
         if let Some(&known) = siblings.iter().find(|&&id| self.tree.node(id).tokens.starts_with(tokens)) {
             self.free.push(block);
             return known;
@@ -179,13 +226,22 @@ impl PrefixCache {
             let freed = self.tree.remove(shorter);
             self.free.push(freed);
         }
-        self.tree.insert(parent, tokens.to_vec(), block, self.tick)
+        self.tree.insert(place, tokens.to_vec(), block, self.tick)
     }
 
     fn evict(&mut self) -> Option<BlockId> {
         let leaves = self.tree.iter().filter(|(_, node)| node.children.is_empty() && node.holders == 0);
         let (oldest, _) = leaves.min_by_key(|(id, node)| (node.used, *id))?;
         Some(self.tree.remove(oldest))
+    }
+
+    /// Marks the whole path up to `end` as used just now: a parent must not look older than its children.
+    fn touch(&mut self, mut end: Place) {
+        while let Place::After(id) = end {
+            let node = self.tree.node_mut(id);
+            node.used = self.tick;
+            end = node.place;
+        }
     }
 
     fn hold(&mut self, nodes: &[NodeId]) {

@@ -1,7 +1,7 @@
 //! Which computed blocks outlive the process?
 //!
 //! One file for each full block, named by a SHA-256 over all that its KV depends on: the model file, how KV is stored, the
-//! version of the engine, and every token up to the end of the block. The file repeats that name and the block's own tokens
+//! version of the engine, and every token up to the end of the block; and over the namespace of whoever computed it. The file repeats that name and the block's own tokens
 //! and ends in a SHA-256 of itself. A file that is not wholly as expected is removed, told of, and counts as absent: its
 //! tokens are computed again. Several models and processes may share a directory. When it holds more bytes than it may,
 //! the files that were not used for the longest time go; since a path is always used from its start, ends go first.
@@ -104,9 +104,15 @@ impl DiskCache {
         self.block_bytes = block_bytes;
     }
 
-    /// The empty prefix.
-    pub fn root(&self) -> Chain {
-        self.root
+    /// The empty prefix of a namespace; 0 is the one of whoever has no namespace of their own.
+    pub fn root(&self, namespace: u64) -> Chain {
+        if namespace == 0 {
+            return self.root;
+        }
+        let mut hash = Sha256::new_with_prefix(self.root.0);
+        hash.update(b"namespace");
+        hash.update(namespace.to_le_bytes());
+        Chain(hash.finalize().into())
     }
 
     /// Whether the last block of this prefix seems to be there.

@@ -43,20 +43,22 @@ const PLENTY: u64 = 1 << 20;
 fn a_block_comes_back_after_the_end_of_the_process_to_the_same_model_and_tokens_alone() {
     let kept = Kept::new();
     let mut cache = kept.open("model", PLENTY);
-    let one = cache.root().then(&tokens(0));
+    let one = cache.root(0).then(&tokens(0));
     let two = one.then(&tokens(500));
     cache.write(&one, &tokens(0), &block(1));
     cache.write(&two, &tokens(500), &block(2));
     drop(cache);
     let mut again = kept.open("model", PLENTY);
-    assert_eq!(again.root().then(&tokens(0)), one);
+    assert_eq!(again.root(0).then(&tokens(0)), one);
     assert_eq!(again.read(&one, &tokens(0)), Some(block(1)));
     assert_eq!(again.read(&two, &tokens(500)), Some(block(2)));
     // The same tokens after others, and under another model, are something else.
-    let elsewhere = again.root().then(&tokens(500));
+    // Another namespace has another name for the same tokens.
+    assert!(again.read(&again.root(7).then(&tokens(0)), &tokens(0)).is_none());
+    let elsewhere = again.root(0).then(&tokens(500));
     assert_eq!(again.read(&elsewhere, &tokens(500)), None);
     let mut other = kept.open("other model", PLENTY);
-    let foreign = other.root().then(&tokens(0));
+    let foreign = other.root(0).then(&tokens(0));
     assert_eq!(other.read(&foreign, &tokens(0)), None);
     assert!(kept.told.lock().unwrap().is_empty());
     let mode = fs::metadata(kept.directory.path().join("kv")).unwrap().permissions().mode() & 0o777;
@@ -68,7 +70,7 @@ fn a_block_comes_back_after_the_end_of_the_process_to_the_same_model_and_tokens_
 fn every_changed_byte_and_every_cut_is_a_miss_that_is_told_and_removed() {
     let kept = Kept::new();
     let mut cache = kept.open("model", PLENTY);
-    let chain = cache.root().then(&tokens(0));
+    let chain = cache.root(0).then(&tokens(0));
     cache.write(&chain, &tokens(0), &block(1));
     let file = kept.files().remove(0);
     let whole = fs::read(&file).unwrap();
@@ -93,7 +95,7 @@ fn every_changed_byte_and_every_cut_is_a_miss_that_is_told_and_removed() {
 #[test]
 fn what_is_no_file_of_ours_is_neither_followed_nor_removed() {
     let kept = Kept::new();
-    let chain = kept.open("model", PLENTY).root().then(&tokens(0));
+    let chain = kept.open("model", PLENTY).root(0).then(&tokens(0));
     let directory = kept.directory.path().join("kv");
     let secret = kept.directory.path().join("secret");
     fs::write(&secret, "secret").unwrap();
@@ -111,14 +113,14 @@ fn the_directory_keeps_to_its_bytes_and_loses_what_was_not_used_for_the_longest_
     let kept = Kept::new();
     let each = (HEAD_BYTES + BLOCK_BYTES + HASH_BYTES) as u64;
     let mut cache = kept.open("model", 10 * each);
-    let chains: Vec<Chain> = (0..10).map(|at| cache.root().then(&tokens(at * 100))).collect();
+    let chains: Vec<Chain> = (0..10).map(|at| cache.root(0).then(&tokens(at * 100))).collect();
     for (at, chain) in chains.iter().enumerate() {
         cache.write(chain, &tokens(at as u32 * 100), &block(at as u8));
         std::thread::sleep(std::time::Duration::from_millis(2));
     }
     assert_eq!(kept.files().len(), 10);
     assert!(cache.read(&chains[0], &tokens(0)).is_some());
-    let more = cache.root().then(&tokens(5_000));
+    let more = cache.root(0).then(&tokens(5_000));
     cache.write(&more, &tokens(5_000), &block(9));
     assert_eq!(kept.files().len(), 9);
     assert!(cache.holds(&chains[0]) && cache.holds(&more) && !cache.holds(&chains[1]));
@@ -149,7 +151,7 @@ fn a_directory_that_cannot_be_written_costs_a_line_and_nothing_else() {
     let kept = Kept::new();
     let mut cache = kept.open("model", PLENTY);
     fs::remove_dir_all(kept.directory.path().join("kv")).unwrap();
-    let chain = cache.root().then(&tokens(0));
+    let chain = cache.root(0).then(&tokens(0));
     cache.write(&chain, &tokens(0), &block(1));
     cache.write(&chain, &tokens(0), &block(1));
     assert_eq!(kept.told.lock().unwrap().len(), 1);

@@ -10,7 +10,7 @@ mod disk;
 mod tree;
 
 pub use arena::{Arena, KvShape};
-pub use cache::{CacheFull, Census, Lease, PrefixCache, Reuse, Seed};
+pub use cache::{CacheFull, Census, Known, Lease, PrefixCache, Reuse, Seed};
 pub use disk::{Chain, DiskCache};
 
 /// Tokens in one block.

@@ -1,19 +1,29 @@
 //! Which block continues this one with these tokens?
 //!
 //! A radix tree whose edges are whole blocks of token ids. Only a full block has children; a partly filled one is a leaf.
-//! Ids are compared, never hashes of them: a prefix found is the prefix asked for.
+//! Ids are compared, never hashes of them: a prefix found is the prefix asked for. Each namespace has a tree of its own.
 
 use super::{BLOCK_TOKENS, BlockId};
+use std::collections::HashMap;
 
 /// Where a node stands in the slab.
 pub(super) type NodeId = usize;
+
+/// What a block stands under.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Place {
+    /// It begins a sequence of this namespace.
+    Start(u64),
+    /// It follows this block.
+    After(NodeId),
+}
 
 /// One cached block.
 #[derive(Debug)]
 pub(super) struct Node {
     pub tokens: Vec<u32>,
     pub block: BlockId,
-    pub parent: Option<NodeId>,
+    pub place: Place,
     pub children: Vec<NodeId>,
     /// How many leases hold it.
     pub holders: usize,
@@ -26,7 +36,7 @@ pub(super) struct Node {
 pub(super) struct Tree {
     nodes: Vec<Option<Node>>,
     vacant: Vec<NodeId>,
-    roots: Vec<NodeId>,
+    starts: HashMap<u64, Vec<NodeId>>,
 }
 
 /// How far a list of tokens is known.
@@ -54,17 +64,20 @@ impl Tree {
         self.nodes.iter().enumerate().filter_map(|(id, node)| Some((id, node.as_ref()?)))
     }
 
-    /// The nodes under `parent`, or those that begin a sequence.
-    pub fn children(&self, parent: Option<NodeId>) -> &[NodeId] {
-        parent.map_or(&self.roots, |id| &self.node(id).children)
+    /// The nodes that stand there.
+    pub fn children(&self, place: Place) -> &[NodeId] {
+        match place {
+            Place::Start(namespace) => self.starts.get(&namespace).map_or(&[], Vec::as_slice),
+            Place::After(id) => &self.node(id).children,
+        }
     }
 
-    /// Walks down as far as `tokens` and the tree agree.
-    pub fn find(&self, tokens: &[u32]) -> Path {
+    /// Walks down as far as `tokens` and the tree of this namespace agree.
+    pub fn find(&self, namespace: u64, tokens: &[u32]) -> Path {
         let mut whole = Vec::new();
         let mut rest = tokens;
         loop {
-            let children = self.children(whole.last().copied());
+            let children = self.children(whole.last().map_or(Place::Start(namespace), |&id| Place::After(id)));
             let shared = |&id: &NodeId| shared_prefix(&self.node(id).tokens, rest);
             let best = children.iter().map(|id| (shared(id), *id)).max_by_key(|&(n, id)| (n, std::cmp::Reverse(id)));
             match best {
@@ -81,10 +94,10 @@ impl Tree {
         }
     }
 
-    /// Adds a node under `parent`.
-    pub fn insert(&mut self, parent: Option<NodeId>, tokens: Vec<u32>, block: BlockId, used: u64) -> NodeId {
+    /// Adds a node.
+    pub fn insert(&mut self, place: Place, tokens: Vec<u32>, block: BlockId, used: u64) -> NodeId {
         debug_assert!(!tokens.is_empty() && tokens.len() <= BLOCK_TOKENS);
-        let node = Node { tokens, block, parent, children: Vec::new(), holders: 0, used };
+        let node = Node { tokens, block, place, children: Vec::new(), holders: 0, used };
         let id = match self.vacant.pop() {
             Some(id) => {
                 self.nodes[id] = Some(node);
@@ -95,7 +108,10 @@ impl Tree {
                 self.nodes.len() - 1
             }
         };
-        self.siblings(parent).push(id);
+        match place {
+            Place::Start(namespace) => self.starts.entry(namespace).or_default().push(id),
+            Place::After(parent) => self.node_mut(parent).children.push(id),
+        }
         id
     }
 
@@ -103,16 +119,18 @@ impl Tree {
     pub fn remove(&mut self, id: NodeId) -> BlockId {
         let node = self.nodes[id].take().expect("ids are handed out for live nodes only");
         debug_assert!(node.children.is_empty() && node.holders == 0);
-        self.siblings(node.parent).retain(|&sibling| sibling != id);
+        match node.place {
+            Place::Start(namespace) => {
+                let starts = self.starts.get_mut(&namespace).expect("its nodes are there");
+                starts.retain(|&sibling| sibling != id);
+                if starts.is_empty() {
+                    self.starts.remove(&namespace);
+                }
+            }
+            Place::After(parent) => self.node_mut(parent).children.retain(|&sibling| sibling != id),
+        }
         self.vacant.push(id);
         node.block
-    }
-
-    fn siblings(&mut self, parent: Option<NodeId>) -> &mut Vec<NodeId> {
-        match parent {
-            Some(id) => &mut self.node_mut(id).children,
-            None => &mut self.roots,
-        }
     }
 }
 

@@ -7,6 +7,7 @@
 //! Keys lie transposed in a block (see [`crate::kv::Arena`]), so 32 scores are 32 lanes and need no sum across lanes.
 //! The same source is compiled three times, for AVX-512, for AVX2 with FMA, and for any machine.
 
+use super::decoder::Sequence;
 use super::ops::exp;
 use super::pool;
 use crate::kv::{Arena, BLOCK_TOKENS, BlockId};
@@ -22,15 +23,15 @@ const UNIT_ROWS: usize = 16;
 
 type Scores = [f32; BLOCK_TOKENS];
 
-/// Where the keys and values of one layer of one sequence are.
+/// Where the keys and values of one layer are.
 pub(super) struct Keys<'a> {
     pub arena: &'a Arena,
-    pub blocks: &'a [BlockId],
     pub layer: usize,
 }
 
 /// One piece of parallel work: `queries` and `out` are `rows * heads` vectors, rows outside.
 struct Unit<'a> {
+    blocks: &'a [BlockId],
     kv_head: usize,
     first_position: usize,
     heads: usize,
@@ -38,23 +39,29 @@ struct Unit<'a> {
     out: &'a mut [f32],
 }
 
-/// Attends from each query. `queries` and `out` are laid out `[kv head][row][head of the group][head_dim]`, already
-/// rotated and scaled; row `r` stands at `position + r`, and its own key and value are already in the arena.
-pub(super) fn attend(keys: &Keys, queries: &[f32], out: &mut [f32], group: usize, rows: usize, position: usize) {
+/// Attends from each query. `queries` and `out` are one sequence after another, each laid out `[kv head][row][head of the
+/// group][head_dim]`, already rotated and scaled; each row's own key and value are already in the arena.
+pub(super) fn attend(keys: &Keys, sequences: &[Sequence], queries: &[f32], out: &mut [f32], group: usize) {
     let shape = keys.arena.shape();
     let head_dim = shape.head_dim;
-    // A single row has only `kv_heads` units in it; split its heads further when there are more threads than that.
-    let split = if rows == 1 { pool::threads().div_ceil(shape.kv_heads).min(group) } else { 1 };
-    let heads = if rows == 1 { group.div_ceil(split) } else { group };
+    // A single row alone has only `kv_heads` units in it; split its heads further when there are more threads than that.
+    let split = pool::threads().div_ceil(shape.kv_heads * sequences.len()).min(group);
     let mut units = Vec::new();
-    let per_kv_head = rows * group * head_dim;
-    let sizes = if rows == 1 { heads * head_dim } else { UNIT_ROWS * group * head_dim };
-    let by_head = queries.chunks(per_kv_head).zip(out.chunks_mut(per_kv_head)).enumerate();
-    for (kv_head, (queries, out)) in by_head {
-        for (i, (queries, out)) in queries.chunks(sizes).zip(out.chunks_mut(sizes)).enumerate() {
-            let first_position = if rows == 1 { position } else { position + i * UNIT_ROWS };
-            let heads = if rows == 1 { queries.len() / head_dim } else { group };
-            units.push(Unit { kv_head, first_position, heads, queries, out });
+    let (mut rest_queries, mut rest_out) = (queries, out);
+    for &Sequence { tokens, position, blocks } in sequences {
+        let rows = tokens.len();
+        let per_kv_head = rows * group * head_dim;
+        let (queries, out);
+        (queries, rest_queries) = rest_queries.split_at(per_kv_head * shape.kv_heads);
+        (out, rest_out) = rest_out.split_at_mut(per_kv_head * shape.kv_heads);
+        let sizes = if rows == 1 { group.div_ceil(split) * head_dim } else { UNIT_ROWS * group * head_dim };
+        let by_head = queries.chunks(per_kv_head).zip(out.chunks_mut(per_kv_head)).enumerate();
+        for (kv_head, (queries, out)) in by_head {
+            for (i, (queries, out)) in queries.chunks(sizes).zip(out.chunks_mut(sizes)).enumerate() {
+                let first_position = if rows == 1 { position } else { position + i * UNIT_ROWS };
+                let heads = if rows == 1 { queries.len() / head_dim } else { group };
+                units.push(Unit { blocks, kv_head, first_position, heads, queries, out });
+            }
         }
     }
     // The last rows see the most keys; begin with them so that no thread ends up alone with a long unit.
@@ -100,7 +107,7 @@ fn multiply_add<const FMA: bool>(a: f32, b: f32, c: f32) -> f32 {
 
 #[inline(always)]
 fn run<const D: usize, const FMA: bool>(keys: &Keys, unit: Unit) {
-    let Unit { kv_head, first_position, heads, queries, out } = unit;
+    let Unit { blocks, kv_head, first_position, heads, queries, out } = unit;
     let (queries, _) = queries.as_chunks::<D>();
     let (out, _) = out.as_chunks_mut::<D>();
     let rows = queries.len() / heads;
@@ -110,7 +117,7 @@ fn run<const D: usize, const FMA: bool>(keys: &Keys, unit: Unit) {
     let mut block_keys = [[0f32; BLOCK_TOKENS]; D];
     let mut block_values = [[0f32; D]; BLOCK_TOKENS];
     let last_block = (first_position + rows - 1) / BLOCK_TOKENS;
-    for (index, &block) in keys.blocks[..=last_block].iter().enumerate() {
+    for (index, &block) in blocks[..=last_block].iter().enumerate() {
         let start = index * BLOCK_TOKENS;
         let (stored_keys, stored_values) = keys.arena.layer(block, keys.layer, kv_head);
         stored_keys.convert_to_f32_slice(block_keys.as_flattened_mut());

@@ -13,6 +13,7 @@ use super::shape::ModelShape;
 use crate::kv::{Arena, BLOCK_TOKENS, BlockId};
 use std::collections::BTreeMap;
 use std::fs::File;
+use std::ops::Range;
 
 /// The weights of one decoder, ready to multiply.
 pub struct Model {
@@ -24,6 +25,17 @@ pub struct Model {
     rope: Rope,
     weights_bytes: u64,
     quantization: String,
+}
+
+/// What one sequence has in a forward call.
+#[derive(Clone, Copy, Debug)]
+pub struct Sequence<'a> {
+    /// The tokens to compute, at least one.
+    pub tokens: &'a [u32],
+    /// Where the first of them stands.
+    pub position: usize,
+    /// The blocks of the sequence, from its start on.
+    pub blocks: &'a [BlockId],
 }
 
 /// What turns a state into scores.
@@ -47,6 +59,12 @@ struct Layer {
     gate: Linear,
     up: Linear,
     down: Linear,
+}
+
+impl Sequence<'_> {
+    fn positions(&self) -> Range<usize> {
+        self.position..self.position + self.tokens.len()
+    }
 }
 
 impl Model {
@@ -98,31 +116,31 @@ impl Model {
         &self.quantization
     }
 
-    /// Computes `tokens`, which stand at `position..` of a sequence whose KV so far is in `blocks`, adds theirs to
-    /// `blocks`, and returns their hidden states, one row each, for [`Model::logits`].
+    /// Computes the next tokens of each sequence, adds their KV to its blocks, and returns their hidden states, one row
+    /// each in the order of the call, for [`Model::logits`]. The rows of all sequences share every product; each row
+    /// has the bits that it has alone.
     ///
-    /// Legal when `blocks` holds `position + tokens.len()` tokens and the positions before are filled.
-    pub fn forward(
-        &self,
-        tokens: &[u32],
-        position: usize,
-        arena: &mut Arena,
-        blocks: &[BlockId],
-    ) -> Result<Vec<f32>, ForwardError> {
+    /// Legal when each sequence has a token to compute, its blocks hold its tokens up to the last of these, the positions
+    /// before are filled, and no block that is written here is in two of the sequences.
+    pub fn forward(&self, sequences: &[Sequence], arena: &mut Arena) -> Result<Vec<f32>, ForwardError> {
         let vocabulary = self.shape.vocabulary;
-        if let Some(&id) = tokens.iter().find(|&&id| id as usize >= vocabulary) {
-            return Err(ForwardError::UnknownToken { id, vocabulary });
+        for sequence in sequences {
+            if let Some(&id) = sequence.tokens.iter().find(|&&id| id as usize >= vocabulary) {
+                return Err(ForwardError::UnknownToken { id, vocabulary });
+            }
+            let end = sequence.positions().end;
+            if end > sequence.blocks.len() * BLOCK_TOKENS {
+                return Err(ForwardError::BlocksMissing { blocks: sequence.blocks.len(), tokens: end });
+            }
         }
-        let end = position + tokens.len();
-        if end > blocks.len() * BLOCK_TOKENS {
-            return Err(ForwardError::BlocksMissing { blocks: blocks.len(), tokens: end });
-        }
-        let angles: Vec<_> = (position..end).map(|position| self.rope.angles(position)).collect();
-        let mut x = self.embedding.lookup(tokens)?.into_data();
+        let positions = sequences.iter().flat_map(Sequence::positions);
+        let angles: Vec<_> = positions.map(|position| self.rope.angles(position)).collect();
+        let tokens: Vec<u32> = sequences.iter().flat_map(|sequence| sequence.tokens).copied().collect();
+        let mut x = self.embedding.lookup(&tokens)?.into_data();
         for (index, layer) in self.layers.iter().enumerate() {
             let h = self.normed(&x, &layer.attention_norm);
-            let queries = self.project(layer, index, &h, &angles, position, arena, blocks)?;
-            let attended = self.attended(&queries, index, position, arena, blocks);
+            let queries = self.project(layer, index, &h, &angles, sequences, arena)?;
+            let attended = self.attended(&queries, index, sequences, arena);
             add(&mut x, layer.attention_out.forward(&attended)?.data());
             let h = self.normed(&x, &layer.feed_norm);
             let [gate, up] = forward_each([&layer.gate, &layer.up], &h)?;
@@ -132,7 +150,7 @@ impl Model {
         Ok(x)
     }
 
-    /// A score for each token id to come next, from one hidden state.
+    /// A score for each token id to come next, from each hidden state: rows in, rows out.
     pub fn logits(&self, hidden: &[f32]) -> Result<Vec<f32>, ForwardError> {
         let output = match &self.output {
             Output::Own(output) => output,
@@ -156,17 +174,15 @@ impl Model {
         Matrix::new(out, hidden)
     }
 
-    /// Queries, rotated, scaled and grouped by KV head; keys and values go straight into the arena.
-    #[allow(clippy::too_many_arguments, reason = "the arguments are one forward call; a struct would be built once")]
+    /// Queries, rotated, scaled, and within each sequence grouped by KV head; keys and values go straight into the arena.
     fn project(
         &self,
         layer: &Layer,
         index: usize,
         h: &Matrix,
         angles: &[Vec<(f32, f32)>],
-        position: usize,
+        sequences: &[Sequence],
         arena: &mut Arena,
-        blocks: &[BlockId],
     ) -> Result<Vec<f32>, ForwardError> {
         let ModelShape { head_dim, kv_heads, heads, .. } = self.shape;
         let [q, k, v] = forward_each([&layer.query, &layer.key, &layer.value], h)?;
@@ -177,38 +193,49 @@ impl Model {
         }
         let mut values = v.into_data();
         values.chunks_mut(kv_heads * head_dim).for_each(|values| add(values, &layer.value_bias));
-        arena.store(blocks, index, position, &keys, &values);
 
-        let (rows, group) = (angles.len(), heads / kv_heads);
         let scale = 1.0 / (head_dim as f32).sqrt();
-        let mut queries = vec![0.0; rows * heads * head_dim];
-        let width = group * head_dim;
-        pool::each_row(&mut queries, width, |i, out| {
-            let (kv_head, row) = (i / rows, i % rows);
-            let from = row * heads * head_dim + kv_head * width;
-            out.copy_from_slice(&q.data()[from..from + width]);
-            add(out, &layer.query_bias[kv_head * width..][..width]);
-            out.chunks_mut(head_dim).for_each(|head| rotate(head, &angles[row]));
-            out.iter_mut().for_each(|x| *x *= scale);
-        });
+        let (width, kv_width) = (heads / kv_heads * head_dim, kv_heads * head_dim);
+        let mut queries = vec![0.0; q.data().len()];
+        let mut first = 0;
+        for Sequence { tokens, position, blocks } in sequences {
+            let rows = tokens.len();
+            let part = first * kv_width..(first + rows) * kv_width;
+            arena.store(blocks, index, *position, &keys[part.clone()], &values[part]);
+            let queries = &mut queries[first * heads * head_dim..][..rows * heads * head_dim];
+            pool::each_row(queries, width, |i, out| {
+                let (kv_head, row) = (i / rows, first + i % rows);
+                let from = row * heads * head_dim + kv_head * width;
+                out.copy_from_slice(&q.data()[from..from + width]);
+                add(out, &layer.query_bias[kv_head * width..][..width]);
+                out.chunks_mut(head_dim).for_each(|head| rotate(head, &angles[row]));
+                out.iter_mut().for_each(|x| *x *= scale);
+            });
+            first += rows;
+        }
         Ok(queries)
     }
 
     /// Attention, and its result back from "grouped by KV head" to one row for each token.
-    fn attended(&self, queries: &[f32], layer: usize, position: usize, arena: &Arena, blocks: &[BlockId]) -> Matrix {
+    fn attended(&self, queries: &[f32], layer: usize, sequences: &[Sequence], arena: &Arena) -> Matrix {
         let ModelShape { head_dim, kv_heads, heads, .. } = self.shape;
         let group = heads / kv_heads;
-        let rows = queries.len() / (heads * head_dim);
         let mut out = vec![0.0; queries.len()];
-        attend(&Keys { arena, blocks, layer }, queries, &mut out, group, rows, position);
-        if rows == 1 {
+        attend(&Keys { arena, layer }, sequences, queries, &mut out, group);
+        if sequences.iter().all(|sequence| sequence.tokens.len() == 1) {
             return Matrix::new(out, heads * head_dim);
         }
         let width = group * head_dim;
         let mut by_row = vec![0.0; out.len()];
-        for (i, part) in out.chunks(width).enumerate() {
-            let (kv_head, row) = (i / rows, i % rows);
-            by_row[row * heads * head_dim + kv_head * width..][..width].copy_from_slice(part);
+        let mut first = 0;
+        for rows in sequences.iter().map(|sequence| sequence.tokens.len()) {
+            let part = first * heads * head_dim..(first + rows) * heads * head_dim;
+            let by_row = &mut by_row[part.clone()];
+            for (i, part) in out[part].chunks(width).enumerate() {
+                let (kv_head, row) = (i / rows, i % rows);
+                by_row[row * heads * head_dim + kv_head * width..][..width].copy_from_slice(part);
+            }
+            first += rows;
         }
         Matrix::new(by_row, heads * head_dim)
     }

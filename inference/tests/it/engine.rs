@@ -9,7 +9,7 @@ use inference::{
 };
 use std::path::Path;
 
-fn engine(settings: EngineSettings) -> (Tiny, Engine) {
+pub fn engine(settings: EngineSettings) -> (Tiny, Engine) {
     let tiny = Tiny::new();
     let engine = Engine::load(&tiny.path(), settings).unwrap();
     (tiny, engine)
@@ -20,7 +20,7 @@ fn prompt(engine: &Engine, text: &str) -> Vec<u32> {
 }
 
 /// The chosen tokens, the text as it came, and the end. Checks that there is exactly one start and one end.
-fn drain(mut generation: Generation) -> (Vec<u32>, String, Finish) {
+pub fn drain(mut generation: Generation) -> (Vec<u32>, String, Finish) {
     let (mut tokens, mut text, mut finish, mut started) = (Vec::new(), String::new(), None, 0);
     while let Some(event) = generation.recv() {
         assert!(finish.is_none(), "an event after Done: {event:?}");
@@ -37,7 +37,7 @@ fn drain(mut generation: Generation) -> (Vec<u32>, String, Finish) {
     (tokens, text, finish.expect("the events end with Done"))
 }
 
-fn generate(engine: &Engine, request: GenerateRequest) -> (Vec<u32>, String, Finish) {
+pub fn generate(engine: &Engine, request: GenerateRequest) -> (Vec<u32>, String, Finish) {
     drain(engine.submit(request).unwrap())
 }
 
@@ -204,7 +204,7 @@ fn what_cannot_run_is_refused_with_its_reason() {
 
 #[test]
 fn a_full_queue_refuses_and_shutdown_answers_all_that_wait() {
-    let (_tiny, engine) = engine(EngineSettings { queue_max: 1, ..EngineSettings::default() });
+    let (_tiny, engine) = engine(EngineSettings { running_max: 1, queue_max: 1, ..EngineSettings::default() });
     let long = || GenerateRequest { cache: false, ..GenerateRequest::greedy(vec![7; 3000], 1000) };
     let mut running = engine.submit(long()).unwrap();
     assert!(matches!(running.recv(), Some(Event::Started { .. })));

@@ -6,7 +6,7 @@ use candle_core::Device;
 use candle_core::quantized::gguf_file::{Content, Value};
 use inference::embed::GGUF_TOKENS_MAX;
 use inference::kv::{Arena, BLOCK_TOKENS, PrefixCache};
-use inference::model::{ForwardError, Header, Model};
+use inference::model::{ForwardError, Header, Model, Sequence};
 use inference::{GgufEmbedder, LoadError, Special, Tokenizer};
 use std::path::Path;
 
@@ -43,7 +43,8 @@ fn final_states(path: &Path, tokens: &[u32]) -> Vec<Vec<f32>> {
     let mut lease = cache.begin_alone();
     (0..blocks_max).for_each(|_| _ = cache.grow(&mut lease).unwrap());
     let state = |(position, token): (usize, &u32)| {
-        let x = model.forward(&[*token], position, &mut arena, lease.blocks()).unwrap();
+        let sequence = Sequence { tokens: &[*token], position, blocks: lease.blocks() };
+        let x = model.forward(&[sequence], &mut arena).unwrap();
         let mean_square = x.iter().map(|x| f64::from(x * x)).sum::<f64>() / x.len() as f64;
         let scale = 1.0 / (mean_square + 1e-6).sqrt();
         x.iter().zip(&norm).map(|(x, weight)| (f64::from(x * weight) * scale) as f32).collect()

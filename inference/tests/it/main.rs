@@ -5,6 +5,7 @@
 //! `shared/cases` beside the checkout). Each says so when it is skipped.
 
 mod api;
+mod batching;
 mod bert;
 mod chat;
 mod embedding;

@@ -6,8 +6,8 @@ use candle_core::quantized::gguf_file::Content;
 use candle_core::quantized::{GgmlDType, QTensor};
 use candle_core::{Device, Tensor};
 use candle_transformers::models::quantized_qwen2::ModelWeights;
-use inference::kv::{Arena, BLOCK_TOKENS, PrefixCache};
-use inference::model::{Header, Model};
+use inference::kv::{Arena, BLOCK_TOKENS, Lease, PrefixCache};
+use inference::model::{Header, Model, Sequence};
 use std::path::Path;
 
 /// Hidden states of `tokens`, computed `chunk` at a time.
@@ -19,7 +19,8 @@ fn hidden_states(model: &Model, tokens: &[u32], chunk: usize) -> Vec<f32> {
     (0..blocks_max).for_each(|_| _ = cache.grow(&mut lease).unwrap());
     let mut states = Vec::new();
     for (i, tokens) in tokens.chunks(chunk).enumerate() {
-        states.extend(model.forward(tokens, i * chunk, &mut arena, lease.blocks()).unwrap());
+        let sequence = Sequence { tokens, position: i * chunk, blocks: lease.blocks() };
+        states.extend(model.forward(&[sequence], &mut arena).unwrap());
     }
     cache.discard(lease);
     states
@@ -57,6 +58,67 @@ fn a_row_has_the_same_bits_in_every_chunking_of_the_real_models() {
         for size in ["0.5b", "1.5b"] {
             if let Some(path) = found::qwen(test, size) {
                 check_chunkings(&path, 200);
+            }
+        }
+    }
+}
+
+/// Computes sequences of these lengths in calls that each take some of them, and of those a random piece: every row must
+/// be what it is in a call of its own sequence alone.
+#[track_caller]
+fn check_batches(path: &Path, lengths: &[usize]) {
+    let model = Model::load(&Header::read(path).unwrap()).unwrap();
+    let width = model.shape().hidden;
+    let mut tokens = random_tokens(lengths.iter().sum(), model.shape().vocabulary);
+    let all: Vec<Vec<u32>> = lengths.iter().map(|&length| tokens.split_off(tokens.len() - length)).collect();
+    let alone: Vec<Vec<f32>> = all.iter().map(|tokens| hidden_states(&model, tokens, tokens.len())).collect();
+    let blocks_max = lengths.iter().map(|length| length.div_ceil(BLOCK_TOKENS)).sum();
+    let (mut arena, mut cache) = (Arena::new(model.shape().kv(), blocks_max), PrefixCache::new(blocks_max));
+    let mut leases: Vec<Lease> = all.iter().map(|_| cache.begin_alone()).collect();
+    for (lease, tokens) in leases.iter_mut().zip(&all) {
+        (0..tokens.len().div_ceil(BLOCK_TOKENS)).for_each(|_| _ = cache.grow(lease).unwrap());
+    }
+    let mut together = vec![Vec::new(); all.len()];
+    let mut random = Random(11);
+    while together.iter().zip(&alone).any(|(together, alone)| together.len() < alone.len()) {
+        let mut call = Vec::new();
+        for (i, tokens) in all.iter().enumerate() {
+            let position = together[i].len() / width;
+            let rows = [0, 1, 1, 1, 3, 17, 40][random.below(7)].min(tokens.len() - position);
+            if rows > 0 {
+                let tokens = &tokens[position..position + rows];
+                call.push((i, Sequence { tokens, position, blocks: leases[i].blocks() }));
+            }
+        }
+        let sequences: Vec<Sequence> = call.iter().map(|(_, sequence)| *sequence).collect();
+        if sequences.is_empty() {
+            continue;
+        }
+        let states = model.forward(&sequences, &mut arena).unwrap();
+        let mut states = states.chunks(width);
+        for (i, sequence) in call {
+            sequence.tokens.iter().for_each(|_| together[i].extend_from_slice(states.next().unwrap()));
+        }
+    }
+    for (i, (together, alone)) in together.iter().zip(&alone).enumerate() {
+        let differs = |row: &usize| together[row * width..][..width] != alone[row * width..][..width];
+        assert_eq!((0..lengths[i]).find(differs), None, "sequence {i}, the first row that differs");
+    }
+    leases.into_iter().for_each(|lease| cache.discard(lease));
+}
+
+#[test]
+fn a_row_has_the_same_bits_beside_other_sequences_as_alone() {
+    check_batches(&Tiny::new().path(), &[150, 33, 64, 1, 90, 12, 70, 128]);
+}
+
+#[test]
+fn a_row_has_the_same_bits_beside_other_sequences_of_the_real_models() {
+    let test = "a_row_has_the_same_bits_beside_other_sequences_of_the_real_models";
+    if found::slow(test) {
+        for size in ["0.5b", "1.5b"] {
+            if let Some(path) = found::qwen(test, size) {
+                check_batches(&path, &[60, 33, 20, 70]);
             }
         }
     }

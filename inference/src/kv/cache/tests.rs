@@ -4,7 +4,9 @@
 use super::*;
 use std::collections::{HashMap, HashSet};
 
-const SEEDS: u64 = 40;
+const SEEDS: u64 = 200;
+/// Namespaces that compute the same prompts.
+const NAMESPACES: usize = 2;
 const STEPS: usize = 150;
 
 struct Random(u64);
@@ -17,6 +19,7 @@ impl Random {
 }
 
 struct Running {
+    namespace: u64,
     lease: Lease,
     prompt: Vec<u32>,
     computed: Vec<u32>,
@@ -24,11 +27,12 @@ struct Running {
 
 struct Simulation {
     cache: PrefixCache,
-    /// What stands in each block: for each token the whole sequence up to it, because that is what its KV depends on.
+    /// What stands in each block: for each token the whole sequence up to it, because that is what its KV depends on; and
+    /// before all of them the namespace that computed it.
     blocks: HashMap<BlockId, Vec<Vec<u32>>>,
     running: Vec<Running>,
-    /// Every sequence that was given back.
-    finished: Vec<Vec<u32>>,
+    /// Every sequence that was given back or published, with its namespace.
+    finished: Vec<(u64, Vec<u32>)>,
     random: Random,
     blocks_max: usize,
 }
@@ -45,7 +49,7 @@ impl Simulation {
         let mut prompt = Vec::new();
         if !self.finished.is_empty() && self.random.below(4) > 0 {
             let known = self.random.below(self.finished.len());
-            let known = self.finished[known].clone();
+            let known = self.finished[known].1.clone();
             prompt = known[..self.random.below(known.len() + 1)].to_vec();
         }
         let more = 1 + self.random.below(70);
@@ -55,7 +59,8 @@ impl Simulation {
     }
 
     fn step(&mut self, plenty: bool) {
-        match self.random.below(4) {
+        match self.random.below(5) {
+            4 if !self.running.is_empty() => self.publish(),
             0 if self.running.len() < 3 => self.begin(plenty),
             1 if !self.running.is_empty() => self.end(),
             _ if !self.running.is_empty() => self.compute(),
@@ -65,21 +70,24 @@ impl Simulation {
     }
 
     fn begin(&mut self, plenty: bool) {
-        let prompt = self.prompt();
-        let (lease, reuse) = self.cache.begin(&prompt);
+        let (prompt, namespace) = (self.prompt(), self.random.below(NAMESPACES) as u64);
+        let known = self.cache.known(namespace, &prompt);
+        let (lease, reuse) = self.cache.begin(namespace, &prompt);
+        assert!(known.tokens == reuse.tokens || reuse.seed.is_none(), "{known:?}, then {reuse:?}");
         if let Some(Seed { from, to }) = reuse.seed {
             let copy = self.blocks[&from].clone();
             self.blocks.insert(to, copy);
         }
         assert!(reuse.tokens < prompt.len(), "the last token is never reused");
         let shared = |known: &Vec<u32>| known.iter().zip(&prompt).take_while(|(a, b)| a == b).count();
-        let naive = self.finished.iter().map(shared).max().unwrap_or(0).min(prompt.len() - 1);
+        let own = self.finished.iter().filter(|(of, _)| *of == namespace).map(|(_, known)| known);
+        let naive = own.map(shared).max().unwrap_or(0).min(prompt.len() - 1);
         assert!(reuse.tokens <= naive, "{} tokens reused, only {naive} were ever computed", reuse.tokens);
         if plenty {
             assert_eq!(reuse.tokens, naive, "the longest known prefix was not found");
         }
         let computed = prompt[..reuse.tokens].to_vec();
-        self.running.push(Running { lease, prompt, computed });
+        self.running.push(Running { namespace, lease, prompt, computed });
         self.check_contents(self.running.len() - 1);
     }
 
@@ -102,28 +110,38 @@ impl Simulation {
             let block = run.lease.blocks()[position / BLOCK_TOKENS];
             let contents = self.blocks.entry(block).or_default();
             contents.truncate(position % BLOCK_TOKENS);
-            contents.push(run.computed.clone());
+            contents.push(stamped(run.namespace, &run.computed));
         }
         self.check_contents(at);
     }
 
     fn end(&mut self) {
         let at = self.random.below(self.running.len());
-        let Running { lease, computed, .. } = self.running.swap_remove(at);
+        let Running { namespace, lease, computed, .. } = self.running.swap_remove(at);
         if self.random.below(5) == 0 {
             self.cache.discard(lease);
         } else {
             self.cache.finish(lease, &computed);
-            self.finished.push(computed);
+            self.finished.push((namespace, computed));
         }
+    }
+
+    fn publish(&mut self) {
+        let at = self.random.below(self.running.len());
+        let Running { namespace, lease, computed, .. } = &mut self.running[at];
+        self.cache.publish(lease, computed);
+        let full = computed.len() / BLOCK_TOKENS;
+        assert!(lease.shared.len() >= full, "a full block was not published");
+        self.finished.push((*namespace, computed[..full * BLOCK_TOKENS].to_vec()));
     }
 
     /// Each block of a running sequence holds what the sequence computed: nobody wrote over it.
     fn check_contents(&self, at: usize) {
-        let Running { lease, computed, .. } = &self.running[at];
+        let Running { namespace, lease, computed, .. } = &self.running[at];
         for position in 0..computed.len() {
             let contents = &self.blocks[&lease.blocks()[position / BLOCK_TOKENS]];
-            assert_eq!(contents[position % BLOCK_TOKENS], computed[..=position], "at position {position}");
+            let expected = stamped(*namespace, &computed[..=position]);
+            assert_eq!(contents[position % BLOCK_TOKENS], expected, "at position {position}");
         }
     }
 
@@ -147,19 +165,28 @@ impl Simulation {
             assert_eq!(node.holders, holders.get(&id).copied().unwrap_or(0), "holders of {id}");
             assert!(node.tokens.len() == BLOCK_TOKENS || node.children.is_empty(), "a partial block has children");
             let mut path = vec![node.tokens.clone()];
-            let mut above = node.parent;
-            while let Some(id) = above {
+            let mut above = node.place;
+            while let Place::After(id) = above {
                 assert!(self.cache.tree.node(id).used >= node.used, "a parent looks older than its child");
                 path.insert(0, self.cache.tree.node(id).tokens.clone());
-                above = self.cache.tree.node(id).parent;
+                above = self.cache.tree.node(id).place;
             }
+            let Place::Start(namespace) = above else { unreachable!("the loop ends at a start") };
             let path = path.concat();
             let start = path.len() - node.tokens.len();
             for (i, contents) in self.blocks[&node.block][..node.tokens.len()].iter().enumerate() {
-                assert_eq!(*contents, path[..=start + i], "a cached block does not hold its tokens");
+                assert_eq!(
+                    *contents,
+                    stamped(namespace, &path[..=start + i]),
+                    "a cached block does not hold its tokens"
+                );
             }
         }
     }
+}
+
+fn stamped(namespace: u64, tokens: &[u32]) -> Vec<u32> {
+    [&[namespace as u32], tokens].concat()
 }
 
 fn simulate(blocks_max: usize, plenty: bool) {
@@ -193,19 +220,19 @@ fn the_block_unused_for_the_longest_time_goes_first_and_leaves_before_their_pare
     let mut cache = PrefixCache::new(4);
     let sequence = |start: u32| (start..start + 64).collect::<Vec<u32>>();
     for start in [0, 1000] {
-        let (mut lease, _) = cache.begin(&sequence(start));
+        let (mut lease, _) = cache.begin(0, &sequence(start));
         (0..2).for_each(|_| _ = cache.grow(&mut lease).unwrap());
         cache.finish(lease, &sequence(start));
     }
     // Using the first sequence makes the second the older one.
-    let (lease, reuse) = cache.begin(&sequence(0));
+    let (lease, reuse) = cache.begin(0, &sequence(0));
     assert_eq!(reuse.tokens, 63);
     cache.discard(lease);
-    let (mut lease, _) = cache.begin(&sequence(2000));
+    let (mut lease, _) = cache.begin(0, &sequence(2000));
     (0..1).for_each(|_| _ = cache.grow(&mut lease).unwrap());
     cache.finish(lease, &sequence(2000)[..32]);
     let known = |cache: &mut PrefixCache, start| {
-        let (lease, reuse) = cache.begin(&sequence(start));
+        let (lease, reuse) = cache.begin(0, &sequence(start));
         cache.discard(lease);
         reuse.tokens
     };

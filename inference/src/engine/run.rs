@@ -1,0 +1,120 @@
+//! How far is one request, and what is said of it?
+
+use super::request::{Event, FinishReason, Job, Usage};
+use super::sampler::Sampler;
+use super::schedule::{Progress, Task};
+use super::stream::Stream;
+use crate::kv::{Lease, PrefixCache};
+use crate::tokenizer::Tokenizer;
+use std::time::Instant;
+
+/// A request from its arrival to its end.
+pub(super) struct Run {
+    pub job: Job,
+    pub ticket: u64,
+    /// The prompt, and then what was chosen.
+    pub tokens: Vec<u32>,
+    /// How many of them have their KV in the lease.
+    pub computed: usize,
+    /// None while it waits.
+    pub lease: Option<Lease>,
+    pub ended: Option<FinishReason>,
+    pub usage: Usage,
+    pub stream: Stream,
+    pub generated: Vec<u32>,
+    sampler: Sampler,
+    /// When it first held something, and when its first token was chosen.
+    pub begun: Option<Instant>,
+    answering: Option<Instant>,
+}
+
+impl Run {
+    pub fn new(job: Job, ticket: u64) -> Run {
+        let (prompt, stop, sampling) = (job.request.prompt.clone(), job.request.stop.clone(), job.request.sampling);
+        Run {
+            ticket,
+            computed: 0,
+            lease: None,
+            ended: None,
+            usage: Usage { prompt_tokens: prompt.len(), ..Usage::default() },
+            tokens: prompt,
+            stream: Stream::new(stop),
+            generated: Vec::new(),
+            sampler: Sampler::new(sampling),
+            begun: None,
+            answering: None,
+            job,
+        }
+    }
+
+    /// What the schedule must know of it.
+    pub fn task(&self, cache: &PrefixCache, now: Instant) -> Task {
+        let request = &self.job.request;
+        let progress = match &self.lease {
+            Some(lease) => Progress::Begun { computed: self.computed, blocks: lease.blocks().len() },
+            None if request.cache => Progress::Waiting(cache.known(request.namespace, &self.tokens)),
+            None => Progress::Waiting(Default::default()),
+        };
+        let waited = now.saturating_duration_since(self.job.accepted);
+        Task { ticket: self.ticket, namespace: request.namespace, waited, tokens: self.tokens.len(), progress }
+    }
+
+    /// Whether its time is over.
+    pub fn expired(&self, now: Instant) -> bool {
+        let deadline = self.job.request.deadline;
+        deadline.is_some_and(|deadline| now.saturating_duration_since(self.job.accepted) >= deadline)
+    }
+
+    /// Notes that the next `tokens` were computed.
+    pub fn advance(&mut self, tokens: usize) {
+        let prompt_left = self.usage.prompt_tokens.saturating_sub(self.computed);
+        self.usage.computed_tokens += tokens.min(prompt_left);
+        self.computed += tokens;
+    }
+
+    /// Chooses the next token and reports it.
+    pub fn choose(&mut self, scores: &[f32], tokenizer: &Tokenizer, context_tokens: usize) {
+        let token = self.sampler.choose(scores);
+        self.time();
+        self.answering.get_or_insert_with(Instant::now);
+        self.usage.generated_tokens += 1;
+        let ends_turn = tokenizer.ends_turn(token);
+        let mut text = String::new();
+        if !ends_turn {
+            self.generated.push(token);
+            text = self.stream.push(tokenizer.bytes(token));
+        }
+        let full = self.usage.generated_tokens >= self.job.request.tokens_max || self.computed + 1 >= context_tokens;
+        self.tokens.push(token);
+        self.ended = match () {
+            () if ends_turn || self.stream.stopped() => Some(FinishReason::Stop),
+            () if full => Some(FinishReason::Length),
+            () => None,
+        };
+        if self.ended.is_some() {
+            text.push_str(&self.stream.close());
+        }
+        // Sending fails only when the receiver is gone, and then the cancel flag is set.
+        let _ = self.job.events.send(Event::Text { text, token });
+    }
+
+    /// Sends the last event, and gives the text and the tokens that it was made of.
+    pub fn close(mut self) -> (String, Vec<u32>) {
+        if self.usage.generated_tokens == 0 {
+            self.time();
+        }
+        self.stream.close();
+        let text = self.stream.into_text();
+        let reason = self.ended.unwrap_or(FinishReason::Cancelled);
+        self.job.done(reason, text.clone(), self.usage);
+        (text, self.generated)
+    }
+
+    fn time(&mut self) {
+        match (self.begun, self.answering) {
+            (_, Some(since)) => self.usage.decode_seconds = since.elapsed().as_secs_f64(),
+            (Some(since), None) => self.usage.prefill_seconds = since.elapsed().as_secs_f64(),
+            (None, None) => {}
+        }
+    }
+}
