@@ -1,5 +1,5 @@
 #!/bin/sh
-# Installs what the slow tests of the verifier need: node, Maven and Gradle of Debian, and the runners of JavaScript into the
+# Installs what the slow tests of the verifier need: go, node, Maven and Gradle of Debian, and the runners of JavaScript into the
 # directory $1, outside of the clone. Fails where something cannot be had.
 set -eu
 
@@ -11,6 +11,7 @@ need() { # need PATH PACKAGE
 	[ -e "$1" ] || missing="$missing $2"
 }
 plugins=/usr/share/maven-repo/org/apache/maven/plugins
+need /usr/bin/go golang-go
 need /usr/bin/node nodejs
 need /usr/bin/npm npm
 need /usr/bin/javac default-jdk-headless
