@@ -96,7 +96,7 @@ impl Default for EngineSettings {
             context_tokens_max: 16384,
             kv_bytes_max: 1 << 30,
             threads: None,
-            chunk_tokens: 256,
+            chunk_tokens: 128,
             running_max: 16,
             queue_max: 16,
             template_normalised: true,

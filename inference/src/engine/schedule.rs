@@ -17,9 +17,8 @@ use std::time::Duration;
 const AGE_TOKENS_PER_SECOND: f64 = 200.0;
 /// Time for one step while others wait for their next token.
 const STEP_TIME: Duration = Duration::from_millis(50);
-/// The smallest piece of a prompt. A pass over the weights costs the same for one token: smaller pieces would keep the
-/// others waiting no less and the prompt far longer.
-const CHUNK_TOKENS_MIN: usize = BLOCK_TOKENS;
+/// The smallest piece of a prompt: below it a token costs much more (measured: docs/decisions/15-continuous-batching.md).
+const CHUNK_TOKENS_MIN: usize = 16;
 /// Blocks that a new request leaves to each running one to grow into.
 const SPARE_BLOCKS: usize = 1;
 
