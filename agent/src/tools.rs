@@ -5,7 +5,7 @@
 use crate::action::Call;
 use crate::code::Code;
 use crate::edit::{self, EditError};
-use crate::gate::{Access, Action, Cleared, Policy, Verdict};
+use crate::gate::{Access, Action, Cleared, Mode, Policy, Verdict, program_alone};
 use crate::session::{Files, statements};
 use crate::text::{fence, fenced, quote, restore_secrets, shown};
 use crate::verify::{self, own_changes};
@@ -69,6 +69,8 @@ pub struct Tools<'a> {
     pub recent: &'a [String],
     /// What may be read, for actions that look into many files.
     pub policy: &'a Policy,
+    /// In plan mode a command cannot write the working copy.
+    pub mode: Mode,
 }
 
 impl Tools<'_> {
@@ -285,8 +287,10 @@ impl Tools<'_> {
 
     fn run_command(&mut self, command: &str, cancel: &AtomicBool) -> Result<Outcome, WorkspaceError> {
         let before = own_changes(self.workspace)?;
-        let argv = vec!["/bin/sh".into(), "-c".into(), command.to_owned()];
-        let ran = self.workspace.run(&Command::new(argv, Duration::from_secs(COMMAND_SECONDS_MAX)), cancel)?;
+        let shell = || vec!["/bin/sh".into(), "-c".into(), command.to_owned()];
+        let argv = program_alone(command).unwrap_or_else(shell);
+        let job = Command::new(argv, Duration::from_secs(COMMAND_SECONDS_MAX));
+        let ran = self.workspace.run(&Command { read_only: self.mode == Mode::Plan, ..job }, cancel)?;
         let ended = match &ran.ended {
             Ended::Exited(code) => format!("exit {code}"),
             Ended::Stopped(why) => why.clone(),

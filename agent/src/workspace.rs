@@ -25,6 +25,8 @@ pub struct Command {
     pub env: Vec<(String, String)>,
     /// Whether standard error is kept apart, in [`Ran::errors`].
     pub split: bool,
+    /// Whether the working copy can be read and not written.
+    pub read_only: bool,
 }
 
 impl Command {

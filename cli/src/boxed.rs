@@ -103,6 +103,7 @@ impl Workspace for Boxed {
             stdin: Some(command.stdin.clone()).filter(|bytes| !bytes.is_empty()),
             env: command.env.clone(),
             merged: !command.split,
+            read_only: command.read_only,
             ..Job::new(command.argv.clone())
         };
         let outcome =

@@ -354,15 +354,16 @@ fn mounts(process: Process<'_>, limits: &Limits, ids: &Ids, places: &Places) -> 
     }
     // After /tmp and the home directory, because tools may lie in there.
     mounts.extend(places.shown.iter().map(|(host, inside)| bind(host, inside, &read_only)));
-    if is_job {
-        mounts.push(overlay(places));
+    if let Process::Job(job, _) = process {
+        mounts.push(overlay(places, job.read_only));
     }
     mounts
 }
 
-fn overlay(places: &Places) -> Value {
+fn overlay(places: &Places, read_only: bool) -> Value {
     let escape = |path: PathBuf| path.to_string_lossy().replace('\\', "\\\\").replace(':', "\\:").replace(',', "\\,");
     let options = [
+        if read_only { "ro" } else { "rw" }.to_owned(),
         "nosuid".to_owned(),
         "nodev".to_owned(),
         format!("lowerdir={}", escape(places.lower.clone())),

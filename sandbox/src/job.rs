@@ -20,6 +20,8 @@ pub struct Job {
     pub limits: Option<Limits>,
     /// Paths relative to /workspace that the job finds empty, whatever they hold; those that do not exist are passed over.
     pub hidden: Vec<PathBuf>,
+    /// The workspace can be read and not written.
+    pub read_only: bool,
     /// One stream as a terminal would show it: standard error goes into `stdout`.
     pub merged: bool,
 }

@@ -257,8 +257,9 @@ impl Sandbox {
         if !self.view.metadata(&cwd).is_ok_and(|entry| entry.kind == Kind::Dir) {
             return Err(JobError::Cwd(cwd).into());
         }
-        // What is hidden is covered by mounts that the runtime makes, which a running container cannot get.
-        if line.warmth == Warmth::Warm && job.hidden.is_empty() {
+        // What is hidden is covered by mounts that the runtime makes, which a running container cannot get; and its
+        // workspace can be written.
+        if line.warmth == Warmth::Warm && job.hidden.is_empty() && !job.read_only {
             match self.warm(&mut line, limits) {
                 Ok(warm) => return self.run_warm(warm, &mut line, (job, &cwd), limits, (started, cancel)),
                 Err(reason) => line.warmth = Warmth::Cold(reason),

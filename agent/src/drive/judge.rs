@@ -66,7 +66,13 @@ impl Loop<'_> {
 
     fn tools<'t>(&'t mut self, session: &'t Session) -> Tools<'t> {
         self.code.lay_over(session.files());
-        Tools { workspace: self.workspace, code: self.code, recent: session.recent(), policy: self.policy }
+        Tools {
+            workspace: self.workspace,
+            code: self.code,
+            recent: session.recent(),
+            policy: self.policy,
+            mode: self.mode,
+        }
     }
 
     /// The action that may run, which need not be the one that was proposed; or why none may.

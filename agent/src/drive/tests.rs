@@ -6,7 +6,8 @@ use crate::audit::{self, Key};
 use crate::code::fake::Indents;
 use crate::model::{Message, Reply, Role, Usage};
 use crate::profile::Profile;
-use crate::workspace::fake::Memory;
+use crate::workspace::fake::{Memory, Program};
+use crate::workspace::{Ended, Ran};
 use std::time::Duration;
 
 mod asking;
@@ -308,7 +309,8 @@ fn a_long_output_is_kept_in_a_file_that_is_no_part_of_the_change() {
     workspace.output = Some(long.into_bytes());
     let call = Call::RunCommand { command: "cat code.py".into() };
     let cleared = crate::gate::clear(&policy, tools::action(&call), &crate::gate::Context::default()).unwrap();
-    let mut tools = tools::Tools { workspace: &mut workspace, code: &Indents, recent: &[], policy: &policy };
+    let mut tools =
+        tools::Tools { workspace: &mut workspace, code: &Indents, recent: &[], policy: &policy, mode: Mode::Auto };
     let done = tools.execute(&cleared, &call, &AtomicBool::new(false)).unwrap();
     let tools::Outcome::Done { text, writes, .. } = done else { panic!("{done:?}") };
     assert!(
@@ -319,6 +321,28 @@ fn a_long_output_is_kept_in_a_file_that_is_no_part_of_the_change() {
     assert!(writes.is_empty());
     assert!(String::from_utf8_lossy(&workspace.now[".cloister-out/1.txt"]).contains("line 2500\n"));
     assert_eq!(crate::verify::own_changes(&workspace).unwrap(), []);
+}
+
+#[test]
+fn a_plain_command_runs_without_a_shell_and_in_plan_mode_it_cannot_write() {
+    let told: Program = |command| {
+        let how = if command.read_only { "read-only" } else { "writable" };
+        let output = format!("{:?} {how}", command.argv).into_bytes();
+        Ok(Ran { ended: Ended::Exited(0), output, errors: Vec::new(), seconds: 0.1 })
+    };
+    let policy = Policy::shipped().unwrap();
+    let check = |mode, command: &str, expected: &str| {
+        let mut workspace = Memory { programs: [("git", told), ("/bin/sh", told)].into(), ..Memory::default() };
+        let call = Call::RunCommand { command: command.into() };
+        let cleared = crate::gate::clear(&policy, tools::action(&call), &crate::gate::Context::default()).unwrap();
+        let mut tools = tools::Tools { workspace: &mut workspace, code: &Indents, recent: &[], policy: &policy, mode };
+        let done = tools.execute(&cleared, &call, &AtomicBool::new(false)).unwrap();
+        let tools::Outcome::Done { text, .. } = done else { panic!("{done:?}") };
+        assert!(text.contains(expected), "{text}");
+    };
+    check(Mode::Auto, "git log -n '1 2'", r#"["git", "log", "-n", "1 2"] writable"#);
+    check(Mode::Plan, "git log", r#"["git", "log"] read-only"#);
+    check(Mode::Auto, "git log | head", r#"["/bin/sh", "-c", "git log | head"] writable"#);
 }
 
 #[test]

@@ -193,6 +193,13 @@ pub fn judge(policy: &Policy, action: &Action, context: &Context<'_>) -> Judgeme
     explain::settle(findings(policy, action, context), context, context.grants.covers(action))
 }
 
+/// The words of a command that is a program and its arguments and nothing else. It runs without a shell: what was judged
+/// is what runs. `None` where a shell has something to do: an expansion, a pattern, a redirection, a joint, a builtin.
+#[must_use]
+pub fn program_alone(command: &str) -> Option<Vec<String>> {
+    shell::Script::program_alone(command)
+}
+
 /// Everything that is said about an action, in the order in which reasons are preferred.
 fn findings(policy: &Policy, action: &Action, context: &Context<'_>) -> Vec<explain::Finding> {
     let mut findings = Vec::new();

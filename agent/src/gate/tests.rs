@@ -53,6 +53,32 @@ fn check_command(command: &str, expected: Verdict) {
 }
 
 #[test]
+fn a_program_and_its_words_need_no_shell() {
+    for (command, words) in [
+        ("git status", Some(&["git", "status"][..])),
+        ("cargo test --  --exact 'a b' \"c\"\\'d", Some(&["cargo", "test", "--", "--exact", "a b", "c'd"])),
+        ("nice ./run.sh ''", Some(&["nice", "./run.sh", ""])),
+        ("ls *.py", None),
+        ("ls '*.py'", Some(&["ls", "*.py"])),
+        ("ls $HOME", None),
+        ("A=b env", None),
+        ("ls 2>&1", None),
+        ("ls >/dev/null", None),
+        ("ls | wc", None),
+        ("ls # all", None),
+        ("cd src", None),
+        ("echo a", None),
+        ("ls 'a", None),
+        ("ls `a`", None),
+        ("", None),
+    ] {
+        let alone = program_alone(command);
+        let words = words.map(|words| words.iter().map(|word| (*word).to_owned()).collect());
+        assert_eq!(alone, words, "{command}");
+    }
+}
+
+#[test]
 fn tests_and_reading_commands_are_allowed() {
     let allowed = [
         "python3 -m unittest discover -s tests -v",

@@ -89,6 +89,7 @@ impl Hook {
             stdin: occasion.input(facts).to_string().into_bytes(),
             env: vec![("CLAUDE_PROJECT_DIR".into(), occasion::WORKSPACE.into())],
             split: true,
+            read_only: false,
         }
     }
 

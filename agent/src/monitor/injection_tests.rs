@@ -154,7 +154,13 @@ impl Scene {
         }
         self.monitor.observe(self.n, Event::Judged(call, &judgement));
         let Ok(cleared) = cleared else { return false };
-        let mut tools = Tools { workspace: &mut self.view, code: &Indents, recent: &self.recent, policy: &self.policy };
+        let mut tools = Tools {
+            workspace: &mut self.view,
+            code: &Indents,
+            recent: &self.recent,
+            policy: &self.policy,
+            mode: Mode::Auto,
+        };
         let outcome = tools.execute(&cleared, call, &AtomicBool::new(false)).unwrap();
         match outcome {
             Outcome::Done { text, writes, shown, functions, lines } => {

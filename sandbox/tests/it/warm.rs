@@ -149,6 +149,20 @@ fn a_path_to_hide_gets_a_container_of_its_own_and_the_warm_box_stays() {
 }
 
 #[test]
+fn a_job_that_may_only_read_writes_nothing_into_the_workspace_and_the_warm_box_stays() {
+    let yard = Yard::new();
+    let Some(sandbox) = warm(&yard) else { return };
+    assert!(sh(&sandbox, "true").ending.succeeded());
+    let before = warm_pid(&sandbox);
+    let script = "cat README.md >/dev/null && : >/tmp/own && ! echo 1 2>/dev/null >new && ! rm -f README.md 2>/dev/null; echo $?";
+    let reading = Job { read_only: true, ..Job::new(["sh", "-c", script]) };
+    assert_eq!(text(&run(&sandbox, &reading)), "0\n");
+    assert_eq!(sandbox.view().changes(|_| true).expect("changes").len(), 0);
+    assert!(sh(&sandbox, ": >new").ending.succeeded());
+    assert_eq!(warm_pid(&sandbox), before);
+}
+
+#[test]
 fn a_job_can_open_its_own_streams_again() {
     let yard = Yard::new();
     let Some(sandbox) = warm(&yard) else { return };

@@ -33,6 +33,14 @@ const PARTS_MAX: usize = 64;
 /// Shells inside shells.
 const DEPTH_MAX: usize = 8;
 
+/// What a POSIX shell does itself, or may: some of these are programs too, which say other things.
+const BUILTINS: [&str; 46] = [
+    ".", ":", "[", "alias", "bg", "break", "builtin", "cd", "chdir", "command", "continue", "declare", "echo", "eval",
+    "exec", "exit", "export", "false", "fc", "fg", "getopts", "hash", "jobs", "kill", "let", "local", "printf", "pwd",
+    "read", "readonly", "return", "set", "shift", "source", "test", "time", "times", "trap", "true", "type", "typeset",
+    "ulimit", "umask", "unalias", "unset", "wait",
+];
+
 /// One word of a command.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Word {
@@ -107,6 +115,20 @@ impl Script {
     /// Reads a script. Total: what cannot be read is a doubt.
     pub(super) fn read(command: &str) -> Script {
         Script::read_with(command, &mut Grammar::new())
+    }
+
+    /// The words, where the script is a program and its arguments and leaves a shell nothing to do.
+    pub(super) fn program_alone(command: &str) -> Option<Vec<String>> {
+        // Redirections to nowhere and a comment leave no trace in the parts.
+        if command.contains(['<', '>', '&', '|', ';', '#', '\n']) {
+            return None;
+        }
+        let proven = Script::read(command).proven.ok()?;
+        let [Part { words, assigned, .. }] = &proven.parts[..] else { return None };
+        let alone = assigned.is_empty()
+            && words.iter().all(|word| word.known && !word.glob)
+            && !BUILTINS.contains(&words[0].text.as_str());
+        alone.then(|| words.iter().map(|word| word.text.clone()).collect())
     }
 
     /// Everything that may be a command.
