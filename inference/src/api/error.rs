@@ -81,6 +81,11 @@ impl ApiError {
         Self::new(StatusCode::FORBIDDEN, "host_not_allowed", message)
     }
 
+    pub fn key_not_known() -> Self {
+        let message = "this server asks for an API key that it knows: send the header authorization: Bearer KEY";
+        Self::new(StatusCode::UNAUTHORIZED, "invalid_api_key", message)
+    }
+
     pub fn loading() -> Self {
         Self::new(StatusCode::SERVICE_UNAVAILABLE, "model_loading", "the model is still loading")
     }
@@ -147,6 +152,8 @@ impl IntoResponse for ApiError {
         let headers = response.headers_mut();
         if matches!(self.code, "queue_full" | "model_loading") {
             headers.insert(header::RETRY_AFTER, HeaderValue::from(RETRY_AFTER_SECONDS));
+        } else if self.status == StatusCode::UNAUTHORIZED {
+            headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
         } else if self.status.is_server_error() {
             // OpenAI's clients repeat every 5xx unless told: what took too long once would take as long again.
             headers.insert("x-should-retry", HeaderValue::from_static("false"));

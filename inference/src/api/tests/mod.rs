@@ -4,6 +4,7 @@
 
 mod bench;
 mod ending;
+mod keys;
 mod protocol;
 mod requests;
 mod streaming;
