@@ -95,6 +95,15 @@ fn try_box(state: &Path, runtime: Option<&Path>) -> Result<(Footing, SelfAttack,
     Ok(found)
 }
 
+/// The version of Landlock that this kernel has (landlock(7)); `None` without it.
+pub fn landlock_version() -> Option<u32> {
+    const VERSION: libc::c_long = 1;
+    // SAFETY: for this question the kernel takes a null pointer and no size.
+    let version =
+        unsafe { libc::syscall(libc::SYS_landlock_create_ruleset, std::ptr::null::<u64>(), 0_usize, VERSION) };
+    u32::try_from(version).ok().filter(|version| *version > 0)
+}
+
 impl Probe {
     fn judge(&self, failure: Option<String>) -> Vec<Finding> {
         let finding = |state, what, told: String, remedy| Finding { state, what, told, remedy };
@@ -128,6 +137,15 @@ impl Probe {
                 "run as root on a host whose control groups can be written",
             ),
             (mode, _) => finding(State::Good, "control groups", format!("{mode:?}"), ""),
+        });
+        findings.push(match landlock_version() {
+            Some(version) => finding(State::Good, "Landlock", format!("version {version}, the second wall"), ""),
+            None => finding(
+                State::Weak,
+                "Landlock",
+                "not there: a box has no second wall".into(),
+                "use Linux 5.13 or newer with landlock among the security modules",
+            ),
         });
         findings.push(match &self.footing {
             Some(footing) => {
