@@ -13,6 +13,7 @@ need() { # need PATH PACKAGE
 plugins=/usr/share/maven-repo/org/apache/maven/plugins
 need /usr/bin/go golang-go
 need /usr/bin/node nodejs
+need /usr/lib/python3/dist-packages/pip python3-pip
 need /usr/bin/npm npm
 need /usr/bin/javac default-jdk-headless
 need /usr/bin/mvn maven

@@ -1,6 +1,7 @@
 //! What works on this host, what does not, and what is there to do about it?
 
 use crate::exit::{Exit, Fatal};
+use crate::shown::Shown;
 use crate::state::State;
 use sandbox::State as Health;
 
@@ -17,6 +18,9 @@ pub fn doctor() -> Result<Exit, Fatal> {
     }
     println!("processor {}", processor());
     let probe = sandbox::probe(&state.boxes(), None);
+    for line in Shown::load(&state)?.tell(&state) {
+        println!("{line}");
+    }
     for (runtime, version) in &probe.runtimes {
         println!("runtime   {}: {}", runtime.path.display(), version.as_deref().unwrap_or("says no version"));
     }

@@ -14,6 +14,7 @@ use serde_json::{Value, json};
 use crate::footing::{Footing, Ids, Mapping};
 use crate::job::Job;
 use crate::limits::Limits;
+use crate::mirror::{self, Mirror};
 use crate::path::RelPath;
 use crate::seccomp;
 use crate::sockets;
@@ -93,7 +94,7 @@ pub(crate) fn host_trees(tools: &[PathBuf]) -> Vec<PathBuf> {
 }
 
 /// Makes the root file system and the device directory in `bundle`.
-pub(crate) fn build(bundle: &Path, tools: &[PathBuf], ids: u32) -> io::Result<()> {
+pub(crate) fn build(bundle: &Path, tools: &[PathBuf], mirrors: &[Mirror], ids: u32) -> io::Result<()> {
     let root = bundle.join("rootfs");
     for dir in ["usr", "etc", "proc", "sys", "dev", "tmp", "home/agent", "workspace", "run"] {
         fs::create_dir_all(root.join(dir))?;
@@ -116,8 +117,14 @@ pub(crate) fn build(bundle: &Path, tools: &[PathBuf], ids: u32) -> io::Result<()
     for tool in tools {
         make_mount_point(tool, &root.join(tool.strip_prefix("/").unwrap_or(tool)))?;
     }
+    for (path, text) in mirrors.iter().filter_map(Mirror::root_file) {
+        let path = root.join(path);
+        fs::create_dir_all(path.parent().unwrap_or(&root))?;
+        fs::write(path, text)?;
+    }
     build_dev(&bundle.join("dev"))?;
     open_to_all(bundle)?;
+    add_init(bundle)?;
     // A runtime gives a tmpfs the mode of the directory that it covers.
     for dir in ["rootfs/tmp", "dev/shm"] {
         fs::set_permissions(bundle.join(dir), Permissions::from_mode(0o1777))?;
@@ -207,8 +214,8 @@ pub(crate) fn add_init(bundle: &Path) -> io::Result<PathBuf> {
 /// What process 1 of a container is.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Process<'a> {
-    /// One job in a container of its own, started in this directory.
-    Job(&'a Job, &'a RelPath),
+    /// One job in a container of its own, started in this directory, with these variables below its own.
+    Job(&'a Job, &'a RelPath, &'a [(String, String)]),
     /// The init of a warm box, which has neither a workspace nor anything else to write on between jobs.
     Init,
 }
@@ -219,7 +226,9 @@ pub(crate) fn config(process: Process<'_>, limits: &Limits, footing: &Footing, i
     let (uid_mappings, gid_mappings) = ids.mappings();
     let namespaces = ["pid", "network", "ipc", "uts", "mount", "user", "cgroup"].map(|kind| json!({ "type": kind }));
     let (args, env, cwd, hidden) = match process {
-        Process::Job(job, cwd) => (args(job, limits, footing), env(job), workspace(cwd), job.hidden.as_slice()),
+        Process::Job(job, cwd, base) => {
+            (args(job, limits, footing), env(base, job), workspace(cwd), job.hidden.as_slice())
+        }
         Process::Init => (vec![format!("/{INIT}"), INIT.to_owned()], Vec::new(), PathBuf::from("/"), &[][..]),
     };
     let hidden = hidden.iter().map(|path| Path::new(WORKSPACE).join(path));
@@ -269,8 +278,9 @@ pub(crate) fn workspace(cwd: &RelPath) -> PathBuf {
 fn args(job: &Job, limits: &Limits, footing: &Footing) -> Vec<String> {
     let merge = if job.merged { "exec 2>&1; " } else { "" };
     let wall = if footing.cgroups { String::new() } else { format!("ulimit -d {}; ", limits.memory_bytes_max / 1024) };
-    let init = ["/bin/sh".to_owned(), "-c".to_owned(), format!("{merge}{wall}\"$@\"; exit $?"), "box".to_owned()];
-    init.into_iter().chain(job.argv.iter().cloned()).collect()
+    let shut = [format!("/{INIT}"), "shut".to_owned()].into_iter();
+    let shell = ["/bin/sh".to_owned(), "-c".to_owned(), format!("{merge}{wall}\"$@\"; exit $?"), "box".to_owned()];
+    shut.chain(shell).chain(job.argv.iter().cloned()).collect()
 }
 
 /// A job's own words where the init of a warm box starts it: only the wall that replaces control groups needs a shell.
@@ -283,12 +293,26 @@ pub(crate) fn bare_args(job: &Job, limits: &Limits, footing: &Footing) -> Vec<St
     shell.into_iter().chain(job.argv.iter().cloned()).collect()
 }
 
-/// The environment of a job, as `NAME=value`.
-pub(crate) fn env(job: &Job) -> Vec<String> {
-    let own = [("PATH", PATH), ("HOME", HOME), ("USER", "agent"), ("LANG", "C.UTF-8"), ("TERM", "dumb"), ("TZ", "UTC")];
-    let own = own.into_iter().chain([("PYTHONDONTWRITEBYTECODE", "1")]);
-    own.filter(|(name, _)| !job.env.iter().any(|(theirs, _)| theirs == name))
-        .chain(job.env.iter().map(|(name, value)| (name.as_str(), value.as_str())))
+/// The variables that every job of a box finds: its own, what keeps package managers from a network, and its mirrors'.
+pub(crate) fn base_env(tools: &[PathBuf], mirrors: &[Mirror]) -> Vec<(String, String)> {
+    let programs = tools.iter().map(|tool| tool.join("bin")).filter(|bin| bin.is_dir());
+    let path: Vec<String> = programs.map(|bin| bin.to_string_lossy().into_owned()).chain([PATH.to_owned()]).collect();
+    let own = [("HOME", HOME), ("USER", "agent"), ("LANG", "C.UTF-8"), ("TERM", "dumb"), ("TZ", "UTC")];
+    let own = own.into_iter().chain([("PYTHONDONTWRITEBYTECODE", "1")]).chain(mirror::OFFLINE);
+    let mut env = vec![("PATH".to_owned(), path.join(":"))];
+    env.extend(own.map(|(name, value)| (name.to_owned(), value.to_owned())));
+    for (name, value) in mirrors.iter().filter_map(Mirror::env) {
+        env.retain(|(known, _)| known != name);
+        env.push((name.to_owned(), value));
+    }
+    env
+}
+
+/// The environment of a job, as `NAME=value`: the box's, and over it the job's.
+pub(crate) fn env(base: &[(String, String)], job: &Job) -> Vec<String> {
+    base.iter()
+        .filter(|(name, _)| !job.env.iter().any(|(theirs, _)| theirs == name))
+        .chain(&job.env)
         .map(|(name, value)| format!("{name}={value}"))
         .collect()
 }
@@ -354,7 +378,7 @@ fn mounts(process: Process<'_>, limits: &Limits, ids: &Ids, places: &Places) -> 
     }
     // After /tmp and the home directory, because tools may lie in there.
     mounts.extend(places.shown.iter().map(|(host, inside)| bind(host, inside, &read_only)));
-    if let Process::Job(job, _) = process {
+    if let Process::Job(job, ..) = process {
         mounts.push(overlay(places, job.read_only));
     }
     mounts

@@ -63,7 +63,10 @@ pub(crate) struct Frame {
     pub(crate) repo: PathBuf,
     /// User and group of the repository.
     pub(crate) owner: (u32, u32),
+    /// Directories that the box shows at their own paths, beside /usr.
     pub(crate) tools: Vec<PathBuf>,
+    /// The variables that every job finds.
+    pub(crate) env: Vec<(String, String)>,
     pub(crate) footing: Footing,
     pub(crate) ids: Ids,
 }
@@ -125,7 +128,7 @@ impl Frame {
         let place = self.stage_place()?;
         let places = self.places(place.as_deref());
         self.renew_work(None)?;
-        self.write_config(name, Process::Job(job, cwd), limits, &places)?;
+        self.write_config(name, Process::Job(job, cwd, &self.env), limits, &places)?;
         let mut command = self.run_command(log);
         if self.footing.keeps {
             command.arg("--keep");

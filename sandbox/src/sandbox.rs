@@ -17,6 +17,7 @@ use crate::container::{Frame, RunError, Watch, bundle_dir, layers_dir, runtime_r
 use crate::footing::{self, Footing, Ids, Mapping};
 use crate::job::{Job, JobError, Outcome};
 use crate::limits::Limits;
+use crate::mirror::Mirror;
 use crate::owner::Owner;
 use crate::path::RelPath;
 use crate::pool::{Patience, Pool};
@@ -41,8 +42,11 @@ pub struct BoxSpec {
     pub limits: Limits,
     /// The OCI runtime; `None` to find one.
     pub runtime: Option<PathBuf>,
-    /// Further directories of the host that jobs may read (a toolchain outside /usr), at the same paths.
+    /// Further directories of the host that jobs may read (a toolchain outside /usr), at the same paths; what they have in
+    /// `bin` is found first.
     pub tools: Vec<PathBuf>,
+    /// Where package managers find packages without a network.
+    pub mirrors: Vec<Mirror>,
 }
 
 impl BoxSpec {
@@ -55,6 +59,7 @@ impl BoxSpec {
             limits: Limits::DEFAULT,
             runtime: None,
             tools: Vec::new(),
+            mirrors: Vec::new(),
         }
     }
 }
@@ -416,12 +421,15 @@ fn repository(spec: &BoxSpec) -> Result<PathBuf, OpenError> {
     if repo.to_str().is_none_or(|path| path.contains('\n')) {
         return Err(refuse("its path is not UTF-8 or contains a line break".into()));
     }
-    if let Some(tool) = spec.tools.iter().find(|tool| !is_showable(tool)) {
-        return Err(refuse(format!(
-            "the tools {tool:?} are not a directory that a box can show at the same absolute path"
-        )));
+    if let Some(tool) = shown(spec).iter().find(|tool| !is_showable(tool)) {
+        return Err(refuse(format!("{tool:?} is not a directory that a box can show at the same absolute path")));
     }
     Ok(repo)
+}
+
+/// Every directory that a box shows at its own path.
+fn shown(spec: &BoxSpec) -> Vec<PathBuf> {
+    spec.tools.iter().cloned().chain(spec.mirrors.iter().map(|mirror| mirror.dir().to_owned())).collect()
 }
 
 fn is_showable(tool: &Path) -> bool {
@@ -487,9 +495,10 @@ fn frame(spec: &BoxSpec, repo: &Path, id: &str, dir: &Path, owner: (u32, u32), f
     }
     let bundle = bundle_dir(dir);
     remove_tree(&bundle)?;
-    bundle::build(&bundle, &spec.tools, ids.inside())?;
-    let tools = spec.tools.clone();
-    Ok(Frame { id: id.to_owned(), dir: dir.to_owned(), repo: repo.to_owned(), owner, tools, footing, ids })
+    let tools = shown(spec);
+    bundle::build(&bundle, &tools, &spec.mirrors, ids.inside())?;
+    let env = bundle::base_env(&spec.tools, &spec.mirrors);
+    Ok(Frame { id: id.to_owned(), dir: dir.to_owned(), repo: repo.to_owned(), owner, tools, env, footing, ids })
 }
 
 fn random_id() -> io::Result<String> {

@@ -332,7 +332,7 @@ enum Told {
 
 fn order((job, cwd): (&Job, &RelPath), number: u32, limits: &Limits, frame: &Frame) -> Order {
     let cwd = bundle::workspace(cwd).to_string_lossy().into_owned();
-    let mut env = bundle::env(job);
+    let mut env = bundle::env(&frame.env, job);
     // As the shell that is process 1 of other boxes does.
     env.insert(0, format!("PWD={cwd}"));
     Order { number, cwd, argv: bundle::bare_args(job, limits, &frame.footing), env }
