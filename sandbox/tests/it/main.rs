@@ -6,5 +6,6 @@ mod escapes;
 mod harness;
 mod limits;
 mod reap;
+mod thousand;
 mod view;
 mod warm;
