@@ -22,6 +22,7 @@ use tokio::time::Instant;
 
 use super::Backend;
 use super::error::ApiError;
+use super::guard::Namespace;
 use super::reply::{Reply, finish_word, random};
 use super::request::ChatRequest;
 use super::state::Server;
@@ -76,6 +77,7 @@ impl<B> Drop for Turn<B> {
 
 async fn begin<B: Backend>(server: &Server<B>, request: Request, deadline: Instant) -> Result<Turn<B>, ApiError> {
     let backend = server.backend()?.clone();
+    let namespace = request.extensions().get().map_or(0, |Namespace(own)| *own);
     let body = body(server, request).await?;
     let mut chat = ChatRequest::parse(&body, random())?;
     drop(body);
@@ -94,7 +96,7 @@ async fn begin<B: Backend>(server: &Server<B>, request: Request, deadline: Insta
         tokens_max: chat.tokens_max.map_or(room_tokens, |tokens| tokens.min(room_tokens)),
         stop: chat.stop,
         cache: chat.cache,
-        namespace: 0,
+        namespace,
         deadline: None,
     })?;
     server.metrics.begin();

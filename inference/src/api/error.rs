@@ -81,6 +81,11 @@ impl ApiError {
         Self::new(StatusCode::FORBIDDEN, "host_not_allowed", message)
     }
 
+    pub fn key_not_known() -> Self {
+        let message = "this server asks for an API key that it knows: send the header authorization: Bearer KEY";
+        Self::new(StatusCode::UNAUTHORIZED, "invalid_api_key", message)
+    }
+
     pub fn loading() -> Self {
         Self::new(StatusCode::SERVICE_UNAVAILABLE, "model_loading", "the model is still loading")
     }

@@ -2,16 +2,43 @@
 //!
 //! A web page can make its own name resolve to 127.0.0.1 (DNS rebinding) and then read what it likes from a local
 //! server; the Host header still carries the page's name. So a host that is not this machine's is refused, and no CORS
-//! header ever invites a page in.
+//! header ever invites a page in. Where keys are asked for, a page has none, and the host may be another machine's name.
 
 use std::net::{IpAddr, SocketAddr};
 
-use axum::extract::Request;
-use axum::http::header::HOST;
+use axum::extract::{Request, State};
+use axum::http::header::{AUTHORIZATION, HOST};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 
+use super::Backend;
 use super::error::ApiError;
+use super::state::Server;
+
+/// Whose cached prompts a request may use; in the extensions of one that came with a key.
+#[derive(Clone, Copy)]
+pub(super) struct Namespace(pub u64);
+
+/// Middleware: where there are keys, lets a request pass with one of them, else one that is meant for this machine. Only how
+/// the server is can be asked without a key.
+pub(super) async fn admit<B: Backend>(State(server): State<Server<B>>, mut request: Request, next: Next) -> Response {
+    let Some(keys) = &server.limits.keys else { return local_host_only(request, next).await };
+    if request.uri().path() != "/health" {
+        let Some(namespace) = presented(&request).and_then(|key| keys.namespace(key)) else {
+            return ApiError::key_not_known().into_response();
+        };
+        request.extensions_mut().insert(Namespace(namespace));
+    }
+    next.run(request).await
+}
+
+/// The key: `Authorization: Bearer KEY`, or `x-api-key: KEY` as other clients send it.
+fn presented(request: &Request) -> Option<&str> {
+    let text = |name: &str| request.headers().get(name)?.to_str().ok();
+    let bearer = text(AUTHORIZATION.as_str()).and_then(|value| value.split_once(' '));
+    let bearer = bearer.filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer")).map(|(_, key)| key.trim());
+    bearer.or_else(|| text("x-api-key"))
+}
 
 /// Middleware: lets a request pass when every host that it names is this machine.
 pub(super) async fn local_host_only(request: Request, next: Next) -> Response {

@@ -11,13 +11,14 @@
 //!
 //! Ours alone are `usage.cloister` and `top_k`; `cache_prompt` is llama.cpp's. [`steady`] takes out of a request what would cost the cache
 //! and says nothing to the model. What a request leaves open about sampling is what suits the Qwen2.5
-//! family. It listens on loopback only and checks the Host header ([`guard`]); whoever can reach the address may use
-//! it. Read on in [`chat`] for the life of one request, in [`toolcall`] for how calls are found in what a model writes.
+//! family. Without API keys ([`keys`]) it listens on loopback only and checks the Host header ([`guard`]); whoever can reach
+//! the address may use it. Read on in [`chat`] for the life of one request, in [`toolcall`] for how calls are found in what a model writes.
 
 mod chat;
 mod error;
 mod fields;
 mod guard;
+mod keys;
 mod metrics;
 mod reply;
 mod request;
@@ -41,6 +42,7 @@ use tokio::sync::watch;
 
 use crate::{Event, GenerateRequest, Message, SubmitError};
 use error::ApiError;
+pub use keys::{Keys, KeysError};
 pub use serve::{ServeError, bind, serve, serve_blocking, serve_on, serve_routes_blocking};
 pub use served::Served;
 use state::Server;
@@ -81,7 +83,7 @@ fn routes<B: Backend>(server: Server<B>) -> Router {
             ApiError::method_not_allowed(request.method().as_str(), request.uri().path())
         })
         .layer(DefaultBodyLimit::max(server.limits.body_bytes_max))
-        .layer(middleware::from_fn(guard::local_host_only))
+        .layer(middleware::from_fn_with_state(server.clone(), guard::admit::<B>))
         .with_state(server)
 }
 

@@ -12,6 +12,7 @@ use tokio::net::TcpListener;
 use tokio::sync::watch;
 
 use super::guard::{is_loopback, local_host_only};
+use super::keys::Keys;
 use super::state::{Limits, Server, Slot};
 use super::{Backend, routes};
 
@@ -25,7 +26,7 @@ const CLOSE_TIME_MAX: Duration = Duration::from_secs(1);
 pub enum ServeError {
     /// The address can be reached from other machines.
     #[error(
-        "{0} can be reached from other machines, which needs API keys, and those come later; use 127.0.0.1 or [::1]"
+        "{0} can be reached from other machines, so it must ask for API keys; or use 127.0.0.1 or [::1]"
     )]
     NotLoopback(SocketAddr),
     /// The address is taken, or not ours.
@@ -41,9 +42,9 @@ pub enum ServeError {
     Run(#[source] std::io::Error),
 }
 
-/// Listens on a loopback address; port 0 takes any free one.
-pub async fn bind(address: SocketAddr) -> Result<TcpListener, ServeError> {
-    if !is_loopback(address.ip()) {
+/// Listens on a loopback address, or on any where keys are asked for; port 0 takes any free one.
+pub async fn bind(address: SocketAddr, keys: Option<&Keys>) -> Result<TcpListener, ServeError> {
+    if keys.is_none() && !is_loopback(address.ip()) {
         return Err(ServeError::NotLoopback(address));
     }
     TcpListener::bind(address).await.map_err(|source| ServeError::Bind { address, source })
@@ -55,7 +56,7 @@ pub async fn serve<B: Backend>(
     backend: impl Into<Slot<B>>,
     shutdown: impl Future<Output = ()> + Send + 'static,
 ) -> Result<(), ServeError> {
-    serve_on(bind(address).await?, backend, Limits::default(), shutdown).await
+    serve_on(bind(address, None).await?, backend, Limits::default(), shutdown).await
 }
 
 /// [`serve`] with a listener that [`bind`] gave, and limits.
@@ -102,7 +103,8 @@ pub fn serve_blocking<B: Backend>(
     stop: Arc<AtomicBool>,
     on_ready: impl FnOnce(SocketAddr),
 ) -> Result<(), ServeError> {
-    blocking(address, on_ready, async |listener| serve_on(listener, backend, limits, turned(stop)).await)
+    let keys = limits.keys.clone();
+    blocking(address, keys, on_ready, async |listener| serve_on(listener, backend, limits, turned(stop)).await)
 }
 
 /// Serves routes of the caller like [`serve_blocking`]: on loopback, and only requests that are meant for this machine.
@@ -114,7 +116,7 @@ pub fn serve_routes_blocking(
     on_ready: impl FnOnce(SocketAddr),
 ) -> Result<(), ServeError> {
     let routes = routes.layer(middleware::from_fn(local_host_only));
-    blocking(address, on_ready, async |listener| {
+    blocking(address, None, on_ready, async |listener| {
         let server = axum::serve(listener, routes).with_graceful_shutdown(turned(stop.clone())).into_future();
         let drained = async {
             turned(stop).await;
@@ -137,6 +139,7 @@ async fn turned(stop: Arc<AtomicBool>) {
 /// Runs a server on a runtime of its own.
 fn blocking(
     address: SocketAddr,
+    keys: Option<Keys>,
     on_ready: impl FnOnce(SocketAddr),
     serve: impl AsyncFnOnce(TcpListener) -> Result<(), ServeError>,
 ) -> Result<(), ServeError> {
@@ -147,7 +150,7 @@ fn blocking(
         .build()
         .map_err(ServeError::Run)?;
     let served = runtime.block_on(async {
-        let listener = bind(address).await?;
+        let listener = bind(address, keys.as_ref()).await?;
         on_ready(listener.local_addr().map_err(ServeError::Run)?);
         serve(listener).await
     });

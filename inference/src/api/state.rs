@@ -8,6 +8,7 @@ use tokio::time::Instant;
 
 use super::Backend;
 use super::error::ApiError;
+use super::keys::Keys;
 use super::metrics::Metrics;
 use super::steady::Rules;
 
@@ -58,6 +59,8 @@ pub struct Limits {
     pub encoders_max: usize,
     /// After a stop is asked for: how long the answers under way may still take.
     pub drain_time_max: Duration,
+    /// Who may ask; `None`: whoever is on this machine.
+    pub keys: Option<Keys>,
     /// What is taken out of requests because it would cost the cache and says nothing to the model.
     pub steady: Rules,
 }
@@ -69,6 +72,7 @@ impl Default for Limits {
             request_time_max: Duration::from_secs(1800),
             encoders_max: 2,
             drain_time_max: Duration::from_secs(5),
+            keys: None,
             steady: Rules::default(),
         }
     }

@@ -162,7 +162,7 @@ pub async fn served(backend: impl Into<Slot<Scripted>>) -> SocketAddr {
 }
 
 pub async fn served_with(backend: impl Into<Slot<Scripted>>, limits: Limits) -> SocketAddr {
-    let listener = bind("127.0.0.1:0".parse().unwrap()).await.unwrap();
+    let listener = bind("127.0.0.1:0".parse().unwrap(), None).await.unwrap();
     let address = listener.local_addr().unwrap();
     tokio::spawn(serve_on(listener, backend.into(), limits, std::future::pending()));
     address

@@ -116,7 +116,7 @@ async fn stoppable(
     engine: Scripted,
     drain: Duration,
 ) -> (std::net::SocketAddr, oneshot::Sender<()>, tokio::task::JoinHandle<()>) {
-    let listener = bind("127.0.0.1:0".parse().unwrap()).await.unwrap();
+    let listener = bind("127.0.0.1:0".parse().unwrap(), None).await.unwrap();
     let address = listener.local_addr().unwrap();
     let (stop, stopped) = oneshot::channel();
     let limits = Limits { drain_time_max: drain, ..Limits::default() };

@@ -92,12 +92,12 @@ async fn no_answer_invites_a_web_page() {
 #[tokio::test]
 async fn only_loopback_addresses_are_listened_on() {
     for address in ["0.0.0.0:0", "[::]:0", "192.0.2.1:0"] {
-        let refused = bind(address.parse().unwrap()).await.unwrap_err();
+        let refused = bind(address.parse().unwrap(), None).await.unwrap_err();
         assert!(matches!(refused, ServeError::NotLoopback(_)), "{refused}");
         assert!(refused.to_string().contains("keys"), "{refused}");
     }
-    let listener = bind("127.0.0.1:0".parse().unwrap()).await.unwrap();
-    let taken = bind(listener.local_addr().unwrap()).await.unwrap_err();
+    let listener = bind("127.0.0.1:0".parse().unwrap(), None).await.unwrap();
+    let taken = bind(listener.local_addr().unwrap(), None).await.unwrap_err();
     assert!(matches!(taken, ServeError::Bind { .. }), "{taken}");
 }
 
