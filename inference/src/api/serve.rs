@@ -25,9 +25,7 @@ const CLOSE_TIME_MAX: Duration = Duration::from_secs(1);
 #[derive(Debug, Error)]
 pub enum ServeError {
     /// The address can be reached from other machines.
-    #[error(
-        "{0} can be reached from other machines, so it must ask for API keys; or use 127.0.0.1 or [::1]"
-    )]
+    #[error("{0} can be reached from other machines, so it must ask for API keys; or use 127.0.0.1 or [::1]")]
     NotLoopback(SocketAddr),
     /// The address is taken, or not ours.
     #[error("cannot listen on {address}: {source}")]

@@ -3,8 +3,10 @@
 //! Through a real socket on loopback, with an engine that follows a script.
 
 mod bench;
+mod completions;
 mod ending;
 mod protocol;
 mod requests;
 mod streaming;
+mod tokens;
 mod tools;
