@@ -17,12 +17,12 @@ use axum::response::sse::{Event as SseEvent, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
 use futures::stream::BoxStream;
 use futures::{Stream, StreamExt, stream};
-use serde_json::Value;
+use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use super::Backend;
 use super::ask::{self, Ask, Prompt};
-use super::dialect::{Dialect, End, Frame, random};
+use super::dialect::{self, Dialect, End, Frame, random};
 use super::error::ApiError;
 use super::fields::Fields;
 use super::guard::Namespace;
@@ -56,6 +56,19 @@ pub(super) async fn answer<B: Backend, D: Dialect>(State(server): State<Server<B
         },
         Err(error) => error.into_response(),
     }
+}
+
+/// Counts the tokens that the prompt of such a request has: Anthropic's `count_tokens`.
+pub(super) async fn count<B: Backend>(
+    State(server): State<Server<B>>,
+    request: Request,
+) -> Result<Json<Value>, ApiError> {
+    within_deadline(&server, async {
+        let read = |fields: &Fields| Ok((dialect::counted(fields)?, ()));
+        let encoded = encoded(&server, request, "messages", read).await?;
+        Ok(Json(json!({"input_tokens": encoded.ids.len()})))
+    })
+    .await
 }
 
 /// Awaits what has no turn of its own.

@@ -6,9 +6,11 @@
 
 mod chat;
 mod completions;
+mod messages;
 
 pub(super) use chat::Chat;
 pub(super) use completions::Completions;
+pub(super) use messages::{Messages, counted, in_their_shape};
 
 use std::hash::{BuildHasher, RandomState};
 use std::time::{SystemTime, UNIX_EPOCH};

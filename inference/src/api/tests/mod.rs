@@ -5,6 +5,7 @@
 mod bench;
 mod completions;
 mod ending;
+mod messages;
 mod protocol;
 mod requests;
 mod streaming;
