@@ -6,6 +6,7 @@
 //! |---|---|
 //! | `POST /v1/chat/completions` | OpenAI's chat, streaming and not, with tools |
 //! | `POST /v1/completions` | OpenAI's, one prompt; with `suffix` the gap is filled |
+//! | `POST /v1/responses` | OpenAI's, nothing stored, streaming and not, with tools |
 //! | `POST /v1/messages`, `/v1/messages/count_tokens` | Anthropic's, streaming and not, with tools |
 //! | `POST /tokenize`, `POST /detokenize` | as llama.cpp's server has them |
 //! | `GET /v1/models` | the one model that is loaded |
@@ -90,6 +91,7 @@ fn routes<B: Backend>(server: Server<B>) -> Router {
     Router::new()
         .route("/v1/chat/completions", post(turn::answer::<B, dialect::Chat>))
         .route("/v1/completions", post(turn::answer::<B, dialect::Completions>))
+        .route("/v1/responses", post(turn::answer::<B, dialect::Responses>))
         .route("/v1/messages", post(turn::answer::<B, dialect::Messages>))
         .route("/v1/messages/count_tokens", post(turn::count::<B>))
         .route("/tokenize", post(tokens::tokenize::<B>))

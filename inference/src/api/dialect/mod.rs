@@ -7,10 +7,12 @@
 mod chat;
 mod completions;
 mod messages;
+mod responses;
 
 pub(super) use chat::Chat;
 pub(super) use completions::Completions;
 pub(super) use messages::{Messages, counted, in_their_shape};
+pub(super) use responses::Responses;
 
 use std::hash::{BuildHasher, RandomState};
 use std::time::{SystemTime, UNIX_EPOCH};

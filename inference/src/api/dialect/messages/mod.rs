@@ -44,7 +44,7 @@ impl Dialect for Messages {
     }
 
     fn begun(&mut self, prompt_tokens: usize, cached_tokens: usize) -> Vec<Frame> {
-        let usage = self.usage(prompt_tokens - cached_tokens, cached_tokens, 0);
+        let usage = self.usage(prompt_tokens.saturating_sub(cached_tokens), cached_tokens, 0);
         let message = self.message(json!([]), Value::Null, Value::Null, usage);
         vec![Frame::named("message_start", json!({"message": message})), ping()]
     }
