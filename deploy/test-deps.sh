@@ -1,9 +1,11 @@
 #!/bin/sh
-# Installs what the slow tests of the verifier need: go, node, Maven and Gradle of Debian, and the runners of JavaScript into the
-# directory $1, outside of the clone. Fails where something cannot be had.
+# Installs what the slow tests need. For the verifier: go, node, Maven and Gradle of Debian, and the runners of JavaScript into the
+# directory $1, outside of the clone. For the model server: the official Python clients into a virtual environment in $2. Fails
+# where something cannot be had.
 set -eu
 
 # Pinned, and without a lock file: what they depend on is as new as the mirror has it.
+clients="openai==3.57.0 anthropic==2.14.0"
 runners="jest@29.7.0 vitest@3.2.4 mocha@11.7.4"
 
 missing=""
@@ -11,6 +13,8 @@ need() { # need PATH PACKAGE
 	[ -e "$1" ] || missing="$missing $2"
 }
 plugins=/usr/share/maven-repo/org/apache/maven/plugins
+need /usr/bin/python3 python3
+need /usr/share/doc/python3-venv python3-venv
 need /usr/bin/go golang-go
 need /usr/bin/node nodejs
 need /usr/lib/python3/dist-packages/pip python3-pip
@@ -32,6 +36,15 @@ if [ -n "$missing" ]; then
 	fi
 	echo "installing:$missing" >&2
 	DEBIAN_FRONTEND=noninteractive sh -c "$line" >/dev/null
+fi
+
+if [ "$(cat "$2/installed" 2>/dev/null || true)" != "$clients" ]; then
+	echo "installing: $clients" >&2
+	rm -rf "$2"
+	/usr/bin/python3 -m venv "$2"
+	# shellcheck disable=SC2086
+	"$2/bin/pip" install --quiet --disable-pip-version-check $clients >&2
+	echo "$clients" >"$2/installed"
 fi
 
 [ "$(cat "$1/installed" 2>/dev/null || true)" = "$runners" ] && exit 0

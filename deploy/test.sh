@@ -1,10 +1,12 @@
 #!/bin/sh
 # Runs the tests: with nextest where it is installed, else with cargo's own runner. The slow ones get what they need first.
 set -eu
-if [ -n "${CLOISTER_SLOW:-}" ] && [ -z "${CLOISTER_TEST_JS_MODULES:-}" ]; then
+if [ -n "${CLOISTER_SLOW:-}" ] && [ -z "${CLOISTER_TEST_JS_MODULES:-}" -o -z "${CLOISTER_TEST_CLIENTS:-}" ]; then
 	runners="${CLOISTER_HOME:-$HOME/.cloister}/test-runners"
-	sh "$(dirname "$0")/test-deps.sh" "$runners"
-	export CLOISTER_TEST_JS_MODULES="$runners/node_modules"
+	clients="${CLOISTER_HOME:-$HOME/.cloister}/test-clients"
+	sh "$(dirname "$0")/test-deps.sh" "$runners" "$clients"
+	export CLOISTER_TEST_JS_MODULES="${CLOISTER_TEST_JS_MODULES:-$runners/node_modules}"
+	export CLOISTER_TEST_CLIENTS="${CLOISTER_TEST_CLIENTS:-$clients/bin/python}"
 fi
 if cargo nextest --version >/dev/null 2>&1; then
 	exec cargo nextest run --workspace --locked --no-fail-fast "$@"

@@ -1,7 +1,7 @@
 //! How does a refusal look on the wire?
 //!
 //! OpenAI's error object, `{"error": {"message", "type", "param", "code"}}`, with the status and the headers that
-//! its clients act on. One constructor for each thing that can go wrong.
+//! its clients act on; Anthropic's where its API is spoken. One constructor for each thing that can go wrong.
 
 use axum::Json;
 use axum::http::{HeaderValue, StatusCode, header};
@@ -59,12 +59,37 @@ impl ApiError {
         Self { param: Some("model".into()), ..error }
     }
 
-    pub fn context_exceeded(prompt_tokens: usize, context_tokens: usize) -> Self {
+    /// The prompt, which stands in `field`, leaves no room for an answer. Clients look for these words.
+    pub fn context_exceeded(field: &'static str, prompt_tokens: usize, context_tokens: usize) -> Self {
         let message = format!(
-            "this model's maximum context length is {context_tokens} tokens, and the messages have {prompt_tokens} \
-             tokens; no room is left for an answer"
+            "prompt is too long: this model's maximum context length is {context_tokens} tokens, and '{field}' has \
+             {prompt_tokens} tokens; no room is left for an answer"
         );
-        Self::invalid("messages", "context_length_exceeded", message)
+        Self::invalid(field, "context_length_exceeded", message)
+    }
+
+    /// The engine does not take the request whose prompt stands in `field`.
+    pub fn not_accepted(field: &'static str, error: SubmitError) -> Self {
+        match error {
+            SubmitError::PromptTooLong { prompt_tokens, context_tokens_max } => {
+                Self::context_exceeded(field, prompt_tokens, context_tokens_max)
+            }
+            SubmitError::PromptEmpty | SubmitError::UnknownToken { .. } => {
+                Self::invalid(field, "invalid_value", format!("invalid '{field}': {error}"))
+            }
+            SubmitError::Invalid { .. } => Self::new(StatusCode::BAD_REQUEST, "invalid_value", error.to_string()),
+            SubmitError::QueueFull => Self::new(StatusCode::TOO_MANY_REQUESTS, "queue_full", error.to_string()),
+            SubmitError::Stopped => Self::failed(&error.to_string()),
+        }
+    }
+
+    /// The vocabulary has no token for the place that is to be filled.
+    pub fn cannot_fill(token: &str) -> Self {
+        let message = format!(
+            "invalid 'suffix': this model cannot fill in the middle, its vocabulary has no {token}; leave 'suffix' out, or \
+             serve a model that was trained for it, such as Qwen2.5-Coder"
+        );
+        Self::invalid("suffix", "unsupported_value", message)
     }
 
     pub fn no_such_url(method: &str, path: &str) -> Self {
@@ -122,26 +147,32 @@ impl ApiError {
         }})
     }
 
+    /// The same as Anthropic's API says it.
+    pub fn to_anthropic_json(&self) -> Value {
+        let kind = match self.status {
+            StatusCode::UNAUTHORIZED => "authentication_error",
+            StatusCode::FORBIDDEN => "permission_error",
+            StatusCode::NOT_FOUND => "not_found_error",
+            StatusCode::PAYLOAD_TOO_LARGE => "request_too_large",
+            StatusCode::TOO_MANY_REQUESTS => "rate_limit_error",
+            StatusCode::SERVICE_UNAVAILABLE => "overloaded_error",
+            StatusCode::GATEWAY_TIMEOUT => "timeout_error",
+            status if status.is_server_error() => "api_error",
+            _ => "invalid_request_error",
+        };
+        json!({"type": "error", "error": {"type": kind, "message": self.message}})
+    }
+
+    /// What went wrong, for people.
+    pub fn message(&self) -> &str {
+        &self.message
+    }
+
     fn kind(&self) -> &'static str {
         match self.status {
             StatusCode::TOO_MANY_REQUESTS => "rate_limit_error",
             status if status.is_server_error() => "server_error",
             _ => "invalid_request_error",
-        }
-    }
-}
-
-impl From<SubmitError> for ApiError {
-    fn from(error: SubmitError) -> Self {
-        match error {
-            SubmitError::PromptTooLong { prompt_tokens, context_tokens_max } => {
-                Self::context_exceeded(prompt_tokens, context_tokens_max)
-            }
-            SubmitError::PromptEmpty => Self::invalid("messages", "invalid_value", error.to_string()),
-            SubmitError::Invalid { .. } => Self::new(StatusCode::BAD_REQUEST, "invalid_value", error.to_string()),
-            SubmitError::QueueFull => Self::new(StatusCode::TOO_MANY_REQUESTS, "queue_full", error.to_string()),
-            SubmitError::Stopped => Self::failed(&error.to_string()),
-            SubmitError::UnknownToken { .. } => Self::internal(error.to_string()),
         }
     }
 }
@@ -158,6 +189,8 @@ impl IntoResponse for ApiError {
             // OpenAI's clients repeat every 5xx unless told: what took too long once would take as long again.
             headers.insert("x-should-retry", HeaderValue::from_static("false"));
         }
+        // For whoever has to say it in other words.
+        response.extensions_mut().insert(self);
         response
     }
 }

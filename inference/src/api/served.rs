@@ -5,7 +5,7 @@ use futures::stream::{self, BoxStream};
 use serde_json::Value;
 
 use super::Backend;
-use crate::{Engine, Event, GenerateRequest, Message, SubmitError};
+use crate::{Engine, Event, GenerateRequest, Message, Special, SubmitError};
 
 /// The engine, under the name by which clients ask for its model.
 #[derive(Clone)]
@@ -32,6 +32,19 @@ impl Backend for Served {
     fn encode_chat(&self, messages: &[Message], tools: &[Value]) -> Result<Vec<u32>, String> {
         let tools = (!tools.is_empty()).then_some(tools);
         self.engine.chat().encode(messages, tools, true).map_err(|error| error.to_string())
+    }
+
+    fn encode_text(&self, text: &str, special: Special) -> Vec<u32> {
+        self.engine.chat().tokenizer().encode(text, special)
+    }
+
+    fn token_bytes(&self, id: u32) -> Option<&[u8]> {
+        let tokenizer = self.engine.chat().tokenizer();
+        ((id as usize) < tokenizer.len()).then(|| tokenizer.bytes(id))
+    }
+
+    fn control_id(&self, token: &str) -> Option<u32> {
+        self.engine.chat().tokenizer().control_id(token)
     }
 
     fn submit(&self, request: GenerateRequest) -> Result<BoxStream<'static, Event>, SubmitError> {

@@ -149,6 +149,8 @@ pub struct Finish {
     pub reason: FinishReason,
     /// All of the text.
     pub text: String,
+    /// The stop string that ended it, which is not part of the text.
+    pub stopped_by: Option<String>,
     /// What it cost.
     pub usage: Usage,
 }
@@ -237,7 +239,7 @@ impl Generation {
         }
         let event = event.unwrap_or_else(|| {
             let reason = FinishReason::Failed("the engine thread ended".into());
-            Event::Done(Finish { reason, text: String::new(), usage: Usage::default() })
+            Event::Done(Finish { reason, text: String::new(), stopped_by: None, usage: Usage::default() })
         });
         self.done = matches!(event, Event::Done(_));
         Some(event)
@@ -278,8 +280,8 @@ impl Job {
     }
 
     /// Sends the last event.
-    pub fn done(&self, reason: FinishReason, text: String, usage: Usage) {
+    pub fn done(&self, finish: Finish) {
         // The receiver may be gone; then nobody is left to tell.
-        let _ = self.events.send(Event::Done(Finish { reason, text, usage }));
+        let _ = self.events.send(Event::Done(finish));
     }
 }

@@ -1,6 +1,6 @@
 //! How far is one request, and what is said of it?
 
-use super::request::{Event, FinishReason, Job, Usage};
+use super::request::{Event, Finish, FinishReason, Job, Usage};
 use super::sampler::Sampler;
 use super::schedule::{Progress, Task};
 use super::stream::Stream;
@@ -104,9 +104,9 @@ impl Run {
             self.time();
         }
         self.stream.close();
-        let text = self.stream.into_text();
+        let (text, stopped_by) = self.stream.into_text();
         let reason = self.ended.unwrap_or(FinishReason::Cancelled);
-        self.job.done(reason, text.clone(), self.usage);
+        self.job.done(Finish { reason, text: text.clone(), stopped_by, usage: self.usage });
         (text, self.generated)
     }
 

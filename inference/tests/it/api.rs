@@ -11,20 +11,27 @@ use std::sync::mpsc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// A served tiny model; stops when dropped.
-struct Server {
+/// A served model; stops when dropped.
+pub struct Server {
     engine: Engine,
-    address: SocketAddr,
+    pub address: SocketAddr,
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
-    _tiny: Tiny,
+    _tiny: Option<Tiny>,
 }
 
 impl Server {
     fn start() -> Server {
         let tiny = Tiny::new();
         let engine = Engine::load(&tiny.path(), EngineSettings::default()).unwrap();
-        let served = Served { name: "tiny".into(), engine: engine.clone() };
+        let mut server = Server::over(engine, "tiny");
+        server._tiny = Some(tiny);
+        server
+    }
+
+    /// Serves this engine under this name.
+    pub fn over(engine: Engine, name: &str) -> Server {
+        let served = Served { name: name.into(), engine: engine.clone() };
         let stop = Arc::new(AtomicBool::new(false));
         let (ready, address) = mpsc::channel();
         let thread = std::thread::spawn({
@@ -36,7 +43,7 @@ impl Server {
             }
         });
         let address = address.recv_timeout(Duration::from_secs(10)).unwrap();
-        Server { engine, address, stop, thread: Some(thread), _tiny: tiny }
+        Server { engine, address, stop, thread: Some(thread), _tiny: None }
     }
 
     fn ask(&self, body: &Value) -> String {

@@ -13,7 +13,7 @@ use tokio::sync::{Notify, mpsc};
 use tokio_stream::wrappers::UnboundedReceiverStream;
 
 use super::super::{Backend, Limits, Slot, bind, serve_on};
-use crate::{Event, Finish, FinishReason, GenerateRequest, Message, SubmitError, Usage};
+use crate::{Event, Finish, FinishReason, GenerateRequest, Message, Special, SubmitError, Usage};
 
 /// One thing that the scripted engine does.
 #[derive(Clone)]
@@ -23,11 +23,16 @@ pub enum Step {
     Hang,
     Pause(Duration),
     End(FinishReason),
+    /// This stop string appeared.
+    Stopped(&'static str),
     /// Dies without a last word.
     Vanish,
 }
 
-pub use Step::{End, Hang, Pause, Say, Vanish};
+pub use Step::{End, Hang, Pause, Say, Stopped, Vanish};
+
+/// The control tokens of the scripted vocabulary; the first has the id 256. The ids below are bytes.
+const CONTROL: [&str; 4] = ["<|fim_prefix|>", "<|fim_suffix|>", "<|fim_middle|>", "<|fim_pad|>"];
 
 #[derive(Clone)]
 pub struct Scripted(Arc<Stage>);
@@ -37,6 +42,8 @@ pub struct Stage {
     pub context_tokens: usize,
     pub encode_time: Duration,
     pub refusal: Option<SubmitError>,
+    /// How many of the control tokens the vocabulary has.
+    pub controls: usize,
     pub health: Mutex<Result<(), String>>,
     pub messages: Mutex<Vec<Message>>,
     pub tools: Mutex<Vec<Value>>,
@@ -55,6 +62,7 @@ impl Scripted {
             context_tokens: 1000,
             encode_time: Duration::ZERO,
             refusal: None,
+            controls: CONTROL.len(),
             health: Mutex::new(Ok(())),
             messages: Mutex::default(),
             tools: Mutex::default(),
@@ -105,6 +113,46 @@ impl Backend for Scripted {
         Ok(vec![7; bytes])
     }
 
+    /// A token for each byte, and one for each control token that counts.
+    fn encode_text(&self, text: &str, special: Special) -> Vec<u32> {
+        std::thread::sleep(self.0.encode_time);
+        let mut ids = Vec::new();
+        let mut rest = text;
+        while let Some(character) = rest.chars().next() {
+            let control = CONTROL[..self.0.controls].iter().zip(256..).find(|(token, _)| rest.starts_with(**token));
+            match control.filter(|_| special == Special::Allow) {
+                Some((token, id)) => {
+                    ids.push(id);
+                    rest = &rest[token.len()..];
+                }
+                None => {
+                    let (first, others) = rest.split_at(character.len_utf8());
+                    ids.extend(first.bytes().map(u32::from));
+                    rest = others;
+                }
+            }
+        }
+        ids
+    }
+
+    fn token_bytes(&self, id: u32) -> Option<&[u8]> {
+        const BYTES: [u8; 256] = {
+            let mut bytes = [0; 256];
+            let mut at = 0;
+            while at < 256 {
+                bytes[at] = at as u8;
+                at += 1;
+            }
+            bytes
+        };
+        let id = id as usize;
+        BYTES.get(id..id + 1).or_else(|| Some(CONTROL[..self.0.controls].get(id.checked_sub(256)?)?.as_bytes()))
+    }
+
+    fn control_id(&self, token: &str) -> Option<u32> {
+        CONTROL[..self.0.controls].iter().zip(256..).find(|(known, _)| **known == token).map(|(_, id)| id)
+    }
+
     fn submit(&self, request: GenerateRequest) -> Result<BoxStream<'static, Event>, SubmitError> {
         if let Some(refusal) = &self.0.refusal {
             return Err(refusal.clone());
@@ -149,7 +197,13 @@ async fn play(script: &[Step], prompt_tokens: usize, sender: &mpsc::UnboundedSen
             Hang => std::future::pending().await,
             Pause(time) => tokio::time::sleep(*time).await,
             End(reason) => {
-                let _ = sender.send(Event::Done(Finish { reason: reason.clone(), text: said.clone(), usage }));
+                let finish = Finish { reason: reason.clone(), text: said.clone(), stopped_by: None, usage };
+                let _ = sender.send(Event::Done(finish));
+            }
+            Stopped(by) => {
+                let stopped_by = Some((*by).to_owned());
+                let finish = Finish { reason: FinishReason::Stop, text: said.clone(), stopped_by, usage };
+                let _ = sender.send(Event::Done(finish));
             }
             Vanish => return,
         }
@@ -204,15 +258,23 @@ pub fn chat(extra: Value) -> Value {
 }
 
 pub fn post(body: &str) -> String {
+    post_to("/v1/chat/completions", body)
+}
+
+pub fn post_to(path: &str, body: &str) -> String {
     let bytes = body.len();
     format!(
-        "POST /v1/chat/completions HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\
+        "POST {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\
          content-type: application/json\r\ncontent-length: {bytes}\r\n\r\n{body}"
     )
 }
 
 pub async fn ask(address: SocketAddr, body: &Value) -> Answer {
     exchange(address, &post(&body.to_string())).await
+}
+
+pub async fn ask_at(address: SocketAddr, path: &str, body: &Value) -> Answer {
+    exchange(address, &post_to(path, &body.to_string())).await
 }
 
 pub async fn get(address: SocketAddr, path: &str) -> Answer {

@@ -51,7 +51,7 @@ async fn a_model_that_did_not_load_says_why() {
 #[tokio::test]
 async fn nothing_else_is_served() {
     let address = served(Scripted::new(&HELLO)).await;
-    for path in ["/", "/v1", "/v1/completions", "/v1/models/tiny", "/v1/chat/completions/", "/metrics/", "/%00"] {
+    for path in ["/", "/v1", "/v1/embeddings", "/v1/models/tiny", "/v1/chat/completions/", "/metrics/", "/%00"] {
         assert_eq!(get(address, path).await.error(), (404, "unknown_url".into()), "{path}");
     }
     assert_eq!(get(address, "/v1/chat/completions").await.error(), (405, "method_not_allowed".into()));
