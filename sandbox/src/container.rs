@@ -10,12 +10,13 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::bundle::{self, Places, Process};
+use crate::bundle::{self, Places};
 use crate::cgroup;
 use crate::footing::{Footing, Ids};
 use crate::job::{Ending, Job, JobError, Outcome, Usage};
 use crate::limits::Limits;
 use crate::path::RelPath;
+use crate::policy::{self, Process};
 use crate::pump::{Budget, Pump};
 use crate::remove::remove_tree;
 use crate::runtime;
@@ -166,7 +167,7 @@ impl Frame {
 
     /// Sockets of the host below the trees that the box shows.
     pub(crate) fn host_sockets(&self) -> Vec<PathBuf> {
-        sockets::below(bundle::host_trees(&self.tools).iter().map(PathBuf::as_path))
+        sockets::below(policy::host_trees(&self.tools).iter().map(PathBuf::as_path))
     }
 
     /// Where the stage goes; `None` where the mapping needs none.
@@ -207,7 +208,7 @@ impl Frame {
     }
 
     pub(crate) fn places(&self, stage: Option<&Path>) -> Places {
-        let trees = bundle::host_trees(&self.tools).into_iter();
+        let trees = policy::host_trees(&self.tools).into_iter();
         match stage {
             Some(stage) => Places {
                 bundle: stage.join("bundle"),
@@ -231,7 +232,7 @@ impl Frame {
             part(self.repo.clone(), "lower", How::Idmapped),
             part(layers_dir(&self.dir), "layers", How::Idmapped),
         ];
-        let trees = bundle::host_trees(&self.tools).into_iter().enumerate();
+        let trees = policy::host_trees(&self.tools).into_iter().enumerate();
         parts.extend(trees.map(|(n, tree)| part(tree, &host_part(n), How::ReadOnly)));
         parts
     }

@@ -19,6 +19,7 @@ use crate::job::{Job, JobError, Outcome};
 use crate::limits::Limits;
 use crate::owner::Owner;
 use crate::path::RelPath;
+use crate::policy::WORKSPACE;
 use crate::pool::{Patience, Pool};
 use crate::pump::Budget;
 use crate::remove::remove_tree;
@@ -426,7 +427,7 @@ fn repository(spec: &BoxSpec) -> Result<PathBuf, OpenError> {
 
 fn is_showable(tool: &Path) -> bool {
     let plain = tool.is_absolute() && tool.components().all(|part| !matches!(part, std::path::Component::ParentDir));
-    let own = ["/proc", "/sys", "/dev", bundle::WORKSPACE].iter().any(|own| tool.starts_with(own));
+    let own = ["/proc", "/sys", "/dev", WORKSPACE].iter().any(|own| tool.starts_with(own));
     plain && !own && tool.parent().is_some() && tool.is_dir()
 }
 

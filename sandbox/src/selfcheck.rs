@@ -253,7 +253,7 @@ fn judge(told: &str, host: &dyn Fn(&str) -> Option<String>) -> Result<Findings, 
 }
 
 /// Where a job may write; what is written there is its own, or goes with it.
-const WRITABLE: [&str; 5] = [crate::bundle::WORKSPACE, "/tmp", "/home/agent", "/dev/shm", "/dev/pts"];
+const WRITABLE: [&str; 5] = [crate::policy::WORKSPACE, "/tmp", "/home/agent", "/dev/shm", "/dev/pts"];
 
 /// The mount point of a line of mountinfo (proc(5)) whose mount can be written although it must not be.
 fn writable_mount(line: &str) -> Option<&str> {

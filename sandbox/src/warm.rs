@@ -18,12 +18,13 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::process::{Pid, PidfdFlags, Signal};
 
-use crate::bundle::{self, Process};
+use crate::bundle;
 use crate::cgroup;
 use crate::container::{Frame, RunError, Watch, bundle_dir, io_error, runtime_root};
 use crate::job::{Ending, Job, Outcome, Usage};
 use crate::limits::Limits;
 use crate::path::RelPath;
+use crate::policy::{self, Process};
 use crate::pump::Pump;
 use crate::remove::remove_tree;
 use crate::runtime::{self, Runtime};
@@ -331,11 +332,11 @@ enum Told {
 }
 
 fn order((job, cwd): (&Job, &RelPath), number: u32, limits: &Limits, frame: &Frame) -> Order {
-    let cwd = bundle::workspace(cwd).to_string_lossy().into_owned();
-    let mut env = bundle::env(job);
+    let cwd = policy::workspace(cwd).to_string_lossy().into_owned();
+    let mut env = policy::env(job);
     // As the shell that is process 1 of other boxes does.
     env.insert(0, format!("PWD={cwd}"));
-    Order { number, cwd, argv: bundle::bare_args(job, limits, &frame.footing), env }
+    Order { number, cwd, argv: policy::bare_args(job, limits, &frame.footing), env }
 }
 
 fn run_to_end(mut command: Command) -> io::Result<()> {
