@@ -9,7 +9,7 @@ use std::process::{Command, Stdio};
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
-use sandbox::{BoxSpec, Job, Sandbox};
+use sandbox::{BoxSpec, Job, Sandbox, Tier};
 use serde_json::json;
 
 const ROUNDS: usize = 100;
@@ -27,7 +27,7 @@ fn main() {
     let bundle = dir.path().join("bundle");
     write_bundle(&bundle);
 
-    let runtime = sandbox.footing().runtime.path.clone();
+    let Tier::Oci(runtime) = sandbox.footing().tier.clone() else { panic!("no runtime") };
     let job = Job::new(["/usr/bin/true"]);
     // A path to hide, though it does not exist, needs a container of its own.
     let fresh = Job { hidden: vec!["nothing".into()], ..job.clone() };
@@ -51,7 +51,7 @@ fn main() {
             command.args(["--ro-bind", "/", "/", "--unshare-all", "true"]);
             rows.time("bwrap, nothing but namespaces", || spawn(&mut command));
         }
-        let mut command = Command::new(&runtime);
+        let mut command = Command::new(&runtime.path);
         command.arg("--root").arg(dir.path().join("runtime")).args(["run", "--bundle"]).arg(&bundle);
         rows.time("the runtime's run alone, bare bundle", || spawn(command.arg(format!("bench-{round}"))));
         rows.time("a job in a fresh container, clean-up included", || run(&sandbox, &fresh));

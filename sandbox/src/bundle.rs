@@ -99,7 +99,10 @@ fn make_mount_point(host: &Path, inside: &Path) -> io::Result<()> {
     fs::write(inside, "")
 }
 
-fn etc(id: u32) -> [(&'static str, String); 5] {
+/// Files of /etc that are ours.
+pub(crate) const OWN_ETC: [&str; 6] = ["passwd", "group", "hosts", "hostname", "nsswitch.conf", "resolv.conf"];
+
+fn etc(id: u32) -> [(&'static str, String); 6] {
     let root = if id == 0 { "" } else { "root:x:0:0:root:/:/usr/sbin/nologin\n" };
     let root_group = if id == 0 { "" } else { "root:x:0:\n" };
     [
@@ -110,6 +113,8 @@ fn etc(id: u32) -> [(&'static str, String); 5] {
         ("group", format!("agent:x:{id}:\n{root_group}nogroup:x:65534:\n")),
         ("hosts", "127.0.0.1 localhost box\n::1 localhost\n".into()),
         ("hostname", "box\n".into()),
+        // Empty: an engine would show the host's.
+        ("resolv.conf", String::new()),
         ("nsswitch.conf", "passwd: files\ngroup: files\nhosts: files\n".into()),
     ]
 }
