@@ -6,6 +6,10 @@ if [ -n "${CLOISTER_SLOW:-}" ] && [ -z "${CLOISTER_TEST_JS_MODULES:-}" ]; then
 	sh "$(dirname "$0")/test-deps.sh" "$runners"
 	export CLOISTER_TEST_JS_MODULES="$runners/node_modules"
 fi
+if [ -n "${CLOISTER_SLOW:-}" ] && [ -z "${CLOISTER_TEST_DOCKER:-}" ] && [ "$(id -u)" -eq 0 ]; then
+	CLOISTER_TEST_DOCKER=$(sh "$(dirname "$0")/test-docker.sh" "${CLOISTER_HOME:-$HOME/.cloister}/test-docker")
+	export CLOISTER_TEST_DOCKER
+fi
 if cargo nextest --version >/dev/null 2>&1; then
 	exec cargo nextest run --workspace --locked --no-fail-fast "$@"
 fi

@@ -55,7 +55,7 @@ pub use limits::Limits;
 pub use names::Protected;
 pub use path::{DEPTH_MAX, NAME_BYTES_MAX, PATH_BYTES_MAX, PathError, RelPath};
 pub use policy::WORKSPACE;
-pub use probe::{Finding, Probe, State, probe};
+pub use probe::{DockerProbe, Finding, Probe, State, probe, probe_docker};
 pub use reap::{Leftover, reap};
 pub use runtime::{RUNTIME_NAMES, Runtime};
 pub use sandbox::{Attempt, BoxSpec, OpenError, Sandbox, Warmth};

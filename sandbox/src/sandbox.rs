@@ -81,8 +81,8 @@ pub enum OpenError {
         /// What the kernel said.
         source: io::Error,
     },
-    /// Every runtime refused, in every way that was tried.
-    #[error("no OCI runtime could run a box here: {}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))]
+    /// Every runtime, or the engine, refused, in every way that was tried.
+    #[error("no box could be run here: {}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))]
     Refused(Vec<Attempt>),
     /// The repository is not a directory that can be boxed.
     #[error("the repository {path:?} cannot be boxed: {reason}")]

@@ -265,16 +265,17 @@ const WRITABLE: [&str; 5] = [crate::policy::WORKSPACE, "/tmp", "/home/agent", "/
 /// The mount point of a line of mountinfo (proc(5)) whose mount can be written although it must not be.
 fn writable_mount<'a>(line: &'a str, tier: &Tier) -> Option<&'a str> {
     let mut fields = line.split(' ');
-    let (point, options) = (fields.nth(4)?, fields.next()?);
+    let (root, point, options) = (fields.nth(3)?, fields.next()?, fields.next()?);
     // In /proc the kernel asks for capabilities that no job has; what anybody could write there is mounted over, read-only.
-    let own = WRITABLE.contains(&point) || point == "/proc" || is_engines(point, tier);
+    let own = WRITABLE.contains(&point) || point == "/proc" || is_engines(root, point, tier);
     (!own && !options.split(',').any(|option| option == "ro")).then_some(point)
 }
 
 /// Mounts that an engine makes writable whatever it is told: the directory of devices, which is root's, whom no job in an engine
-/// may be, and that of message queues, which are the box's own like those made by the system call.
-fn is_engines(point: &str, tier: &Tier) -> bool {
-    matches!(tier, Tier::Docker(_)) && ["/dev", "/dev/mqueue"].contains(&point)
+/// may be; its /dev/null, which covers what is masked; and that of message queues, which are the box's own like those made by
+/// the system call.
+fn is_engines(root: &str, point: &str, tier: &Tier) -> bool {
+    matches!(tier, Tier::Docker(_)) && (["/dev", "/dev/mqueue"].contains(&point) || root == "/null")
 }
 
 #[cfg(test)]

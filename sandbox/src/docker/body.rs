@@ -27,6 +27,8 @@ pub(super) struct Parts<'a> {
 
 /// An engine mounts sysfs, which other tiers do not have.
 const SYSFS: &str = "/sys";
+/// Below it an engine mounts the control groups, writable for root; nothing is mounted instead.
+const CGROUPS: (&str, &str) = ("/sys/fs/cgroup", "ro,nosuid,nodev,noexec,size=4k");
 
 /// The whole container.
 pub(super) fn container(policy: &Policy, parts: Parts<'_>) -> ContainerCreateBody {
@@ -35,6 +37,8 @@ pub(super) fn container(policy: &Policy, parts: Parts<'_>) -> ContainerCreateBod
     let env = policy.env.iter().cloned().chain(["HOSTNAME".to_owned()]).collect();
     let mut mounts = mounts(policy, &parts);
     mounts.extend(policy.workspace.map(|access| workspace(parts.name, access)));
+    let in_memory = policy.tmpfs.iter().filter(|it| it.at != SHM).map(tmpfs);
+    let in_memory = in_memory.chain([(CGROUPS.0.to_owned(), CGROUPS.1.to_owned())]).collect();
     let host = HostConfig {
         network_mode: Some("none".into()),
         ipc_mode: Some("private".into()),
@@ -55,7 +59,7 @@ pub(super) fn container(policy: &Policy, parts: Parts<'_>) -> ContainerCreateBod
         cpu_period: Some(signed(policy.cpu_period_micros)),
         cpu_quota: Some(signed(policy.cpu_quota_micros)),
         ulimits: Some(policy.rlimits.iter().map(ulimit).collect()),
-        tmpfs: Some(policy.tmpfs.iter().filter(|it| it.at != SHM).map(tmpfs).collect()),
+        tmpfs: Some(in_memory),
         shm_size: policy.tmpfs.iter().find(|it| it.at == SHM).map(|shm| signed(shm.bytes_max)),
         mounts: Some(mounts),
         init: Some(false),

@@ -6,6 +6,7 @@
 use std::fs;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use sha2::{Digest, Sha256};
@@ -31,19 +32,19 @@ fn add(root: &Path, at: &Path, tar: &mut Vec<u8>) -> io::Result<()> {
         let at = at.join(name);
         let meta = fs::symlink_metadata(root.join(&at))?;
         if meta.is_symlink() {
-            tar.extend(header(&at, b'2', &fs::read_link(root.join(&at))?)?);
+            tar.extend(header(&at, b'2', 0o777, &fs::read_link(root.join(&at))?)?);
         } else if meta.is_dir() {
-            tar.extend(header(&at, b'5', Path::new(""))?);
+            tar.extend(header(&at, b'5', meta.permissions().mode(), Path::new(""))?);
             add(root, &at, tar)?;
         } else {
-            tar.extend(header(&at, b'0', Path::new(""))?);
+            tar.extend(header(&at, b'0', meta.permissions().mode(), Path::new(""))?);
         }
     }
     Ok(())
 }
 
 /// The header of an entry without content: root's, and as old as time.
-fn header(at: &Path, kind: u8, target: &Path) -> io::Result<[u8; BLOCK]> {
+fn header(at: &Path, kind: u8, mode: u32, target: &Path) -> io::Result<[u8; BLOCK]> {
     let too_long = || io::Error::other(format!("{at:?} is too long a path for the image of a box"));
     let (name, target) = (at.as_os_str().as_bytes(), target.as_os_str().as_bytes());
     // A long path is split at a slash: up to 155 bytes before it, up to 100 after it.
@@ -57,11 +58,11 @@ fn header(at: &Path, kind: u8, target: &Path) -> io::Result<[u8; BLOCK]> {
     if target.len() > 100 {
         return Err(too_long());
     }
-    let mode = if kind == b'0' { &b"0000644"[..] } else { b"0000755" };
     let mut block = [0; BLOCK];
     let mut put = |at: usize, bytes: &[u8]| block[at..at + bytes.len()].copy_from_slice(bytes);
     put(0, name);
-    put(100, mode);
+    // A runtime gives a tmpfs the mode of the directory that it covers.
+    put(100, format!("{:07o}", mode & 0o7777).as_bytes());
     put(108, b"0000000");
     put(116, b"0000000");
     put(124, b"00000000000");
@@ -98,8 +99,7 @@ mod tests {
         assert!(told.status.success());
         let told = String::from_utf8(told.stdout).expect("text");
         let shown: Vec<_> = told.lines().map(|line| line.split_whitespace().collect::<Vec<_>>().join(" ")).collect();
-        let ends =
-            ["bin -> usr/bin".to_owned(), format!("{deep}/"), format!("{deep}/below/"), format!("{deep}/below/secret")];
+        let ends = ["bin -> usr/bin".to_owned(), deep.clone(), format!("{deep}/below"), format!("{deep}/below/secret")];
         assert_eq!(shown.len(), ends.len(), "{told}");
         for (line, end) in shown.iter().zip(ends) {
             assert!(line.ends_with(&end) && line.contains("0/0 0 1970"), "{line}");
