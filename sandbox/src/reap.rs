@@ -61,7 +61,7 @@ pub fn reap(state: &Path) -> io::Result<Vec<Leftover>> {
 fn bury(dir: &Path, id: String, note: Note) -> Leftover {
     if let Some(socket) = &note.docker {
         // Without the engine its containers cannot be killed; the box stays until they can be.
-        let (containers, failure) = match docker::bury(socket, dir, &id) {
+        let (containers, failure) = match docker::bury(socket, dir, &id, &note.owner) {
             Ok(containers) => (containers, remove_tree(dir).err()),
             Err(error) => (Vec::new(), Some(io::Error::other(error))),
         };

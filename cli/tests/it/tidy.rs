@@ -14,6 +14,7 @@ const PLACES: [(&str, &[&str]); 4] = [
         "candle_core|candle_nn|candle_transformers",
         &["inference/src/model", "inference/src/embed", "inference/tests", "inference/examples"],
     ),
+    ("bollard", &["sandbox/src/docker"]),
     ("axum", &["inference/src/api", "inference/tests", "cli/src/lookup"]),
     ("tantivy", &["index/src/lexical.rs"]),
     ("lancedb|arrow_array|arrow_schema", &["index/src/vector.rs"]),

@@ -265,9 +265,10 @@ impl Engine {
         })
     }
 
-    /// Names of the containers and of the volumes that carry this label with this value.
-    pub(super) fn labelled(&self, label: &str, value: &str) -> Result<BTreeSet<String>, EngineError> {
-        let filters = Some(HashMap::from([("label".to_owned(), vec![format!("{label}={value}")])]));
+    /// Names of the containers and of the volumes that carry all of these labels.
+    pub(super) fn labelled(&self, labels: &HashMap<String, String>) -> Result<BTreeSet<String>, EngineError> {
+        let labels = labels.iter().map(|(label, value)| format!("{label}={value}")).collect();
+        let filters = Some(HashMap::from([("label".to_owned(), labels)]));
         let options = ListContainersOptions { all: true, filters: filters.clone(), ..ListContainersOptions::default() };
         let (containers, volumes) = self.runtime.block_on(async {
             let containers = self.docker.list_containers(Some(options)).await;

@@ -50,7 +50,7 @@ pub(crate) fn run(
     let shown = policy::host_trees(&frame.tools);
     let policy =
         Policy::of(Process::Job(job, cwd), limits, &frame.footing, &frame.ids, shown.iter().map(|tree| tree.as_path()));
-    let labels = labels(&frame.id).map_err(io_error("write the labels"))?;
+    let labels = labels(&frame.id, &Owner::me()).map_err(io_error("write the labels"))?;
     let (stage, lower, layers) = Stage::set(frame).map_err(io_error("mount the layers of the workspace"))?;
     let volume = body::volume(&name, labels.clone(), &lower, &layers);
     let parts = Parts {
@@ -95,16 +95,17 @@ fn ending_of(ended: &Ended, watch: &Watch<'_>) -> Result<Ending, RunError> {
     code.map(Ending::from_code).map_err(|_| RunError::Runtime { reason: format!("it ended with {}", ended.code) })
 }
 
-fn labels(id: &str) -> io::Result<HashMap<String, String>> {
-    let owner = serde_json::to_string(&Owner::me())?;
+fn labels(id: &str, owner: &Owner) -> io::Result<HashMap<String, String>> {
+    let owner = serde_json::to_string(owner)?;
     Ok([(BOX.to_owned(), id.to_owned()), (OWNER.to_owned(), owner)].into())
 }
 
-/// Removes what a killed process left of the box `id` in an engine and in the box's directory: only what carries the box's
-/// label and a name that we gave. Says which containers there were.
-pub(crate) fn bury(socket: &Socket, dir: &Path, id: &str) -> Result<Vec<String>, EngineError> {
+/// Removes what the killed process `owner` left of the box `id` in an engine and in the box's directory: only what carries both
+/// labels and a name that we gave. Says which containers there were.
+pub(crate) fn bury(socket: &Socket, dir: &Path, id: &str, owner: &Owner) -> Result<Vec<String>, EngineError> {
     let engine = Engine::connect(socket)?;
-    let names = engine.labelled(BOX, id)?;
+    let labels = labels(id, owner).unwrap_or_default();
+    let names = engine.labelled(&labels)?;
     let names: Vec<_> = names.into_iter().filter(|name| name.starts_with(&format!("cloister-{id}-"))).collect();
     for name in &names {
         engine.remove(name)?;
