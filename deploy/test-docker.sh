@@ -36,7 +36,7 @@ if ! running; then
 		--iptables=false --bridge=none >"$dir/log" 2>&1 </dev/null &
 fi
 n=0
-while ! curl -sf --unix-socket "$socket" http://engine/_ping >/dev/null 2>&1; do
+while ! docker -H "unix://$socket" version >/dev/null 2>&1; do
 	n=$((n + 1))
 	if [ $n -gt 300 ]; then
 		echo "the engine did not start within 30 s; the end of $dir/log:" >&2

@@ -9,7 +9,7 @@ const ROOMS: [&str; 7] = ["agent", "benches", "cli", "index", "inference", "mode
 const KNOWS: [(&str, &[&str]); 5] =
     [("agent", &[]), ("index", &[]), ("inference", &["models"]), ("models", &[]), ("sandbox", &[])];
 /// Where a third-party crate may be named: everywhere below these paths.
-const PLACES: [(&str, &[&str]); 4] = [
+const PLACES: [(&str, &[&str]); 5] = [
     (
         "candle_core|candle_nn|candle_transformers",
         &["inference/src/model", "inference/src/embed", "inference/tests", "inference/examples"],

@@ -66,7 +66,7 @@ fn a_job_has_its_input_directory_variables_and_exit_code_and_what_it_wrote_is_th
 fn what_is_hidden_or_read_only_is_that() {
     let yard = Yard::new();
     let Some(sandbox) = open(&yard) else { return };
-    let script = ["sh", "-c", "cat README.md; ls src | wc -l; echo x > new 2> /dev/null || echo no"];
+    let script = ["sh", "-c", "cat README.md; ls src | wc -l; (echo x > new) 2> /dev/null || echo no"];
     let hidden = vec!["README.md".into(), "src".into(), "not/there".into()];
     let job = Job { hidden, read_only: true, ..Job::new(script) };
     assert_eq!(text(&run(&sandbox, &job)), "0\nno\n");
