@@ -199,20 +199,21 @@ impl Engine {
         let mut end = Box::pin(self.docker.wait_container(name, Some(options)));
         let mut taken =
             Output { stdout: Taken::default(), stderr: Taken::default(), budget: Arc::clone(&watch.budget) };
-        let (mut is_open, mut stopped) = (true, None);
+        let mut kill = Box::pin(self.kill(name));
+        let (mut is_open, mut is_killed, mut stopped) = (true, false, None);
         let code = loop {
+            // Output is taken while the container is being killed too: the engine waits until somebody has it all.
             tokio::select! {
-                chunk = output.next(), if is_open => is_open = taken.add(chunk),
+                piece = output.next(), if is_open => is_open = taken.add(piece),
                 ended = end.next() => break code(ended)?,
+                killed = &mut kill, if stopped.is_some() && !is_killed => {
+                    killed?;
+                    is_killed = true;
+                }
                 () = tokio::time::sleep(watch.pause()) => {}
             }
             match stopped {
-                None => {
-                    if let Some(ending) = watch.verdict() {
-                        self.kill(name).await?;
-                        stopped = Some((ending, Instant::now()));
-                    }
-                }
+                None => stopped = watch.verdict().map(|ending| (ending, Instant::now())),
                 Some((_, since)) if since.elapsed() > DEATH_PATIENCE => {
                     let reason = "it is still there long after it was killed".to_owned();
                     return Err(EngineError::Refused { what: "kill the container", reason });
