@@ -124,6 +124,9 @@ pub struct Run {
     /// sees the task, the diff and the results; without its approval nothing counts as verified
     #[arg(long, value_name = "NAME|URL")]
     pub review_by: Option<String>,
+    /// Run commands in the Docker engine behind this Unix socket instead of by an OCI runtime; default: $CLOISTER_DOCKER
+    #[arg(long, value_name = "unix:///PATH")]
+    pub docker: Option<sandbox::Socket>,
 }
 
 /// `cloister serve`

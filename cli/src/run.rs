@@ -101,7 +101,8 @@ impl Job {
             );
         }
         let (tools, mirrors) = (shown.toolchains.clone(), shown.mirrors.clone());
-        let spec = BoxSpec { label: id.clone(), tools, mirrors, ..BoxSpec::new(&repo, state.boxes()) };
+        let docker = self.args.docker.clone().map_or_else(State::engine, |socket| Ok(Some(socket)))?;
+        let spec = BoxSpec { label: id.clone(), docker, tools, mirrors, ..BoxSpec::new(&repo, state.boxes()) };
         let hint = "`cloister doctor` says what is missing on this host";
         let opened = SystemTime::now();
         let mut boxed = Boxed::open(spec, policy.clone()).map_err(|error| Fatal::missing(error, hint))?;
@@ -221,7 +222,8 @@ impl Job {
         let mut header = json!({
             "v": 1, "session": id, "task": agent::text::redact_secrets(&self.task).0, "repo": repo, "model": model, "url": self.args.url,
             "named_model": self.args.model, "policy": absolute(self.args.policy.as_deref()), "verify": absolute(self.args.verify.as_deref()),
-            "mode": self.args.mode, "subagents": self.args.subagents, "review_by": self.args.review_by, "hooks": absolute(self.args.hooks.as_deref()),
+            "mode": self.args.mode, "subagents": self.args.subagents, "review_by": self.args.review_by,
+            "docker": self.args.docker.as_ref().map(ToString::to_string), "hooks": absolute(self.args.hooks.as_deref()),
             "continues": self.earlier.as_ref().map(|(id, _)| id), "version": env!("CARGO_PKG_VERSION"),
         });
         if let (Some(header), Value::Object(made_of)) = (header.as_object_mut(), made_of) {

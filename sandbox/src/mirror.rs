@@ -37,6 +37,8 @@ pub struct MirrorError {
     expected: &'static str,
 }
 
+/// Where cargo looks last for what is configured, in the root file system.
+pub(crate) const CARGO_CONFIG: &str = ".cargo/config.toml";
 /// Names told as similar at most.
 const SIMILAR_MAX: usize = 8;
 /// Names of a directory that are looked at, at most.
@@ -109,7 +111,7 @@ impl Mirror {
         }
         let dir = serde_json::to_string(&self.dir.to_string_lossy()).expect("text is JSON");
         let replace = "[source.crates-io]\nreplace-with = \"mirror\"\n";
-        Some((".cargo/config.toml", format!("{replace}\n[source.mirror]\ndirectory = {dir}\n")))
+        Some((CARGO_CONFIG, format!("{replace}\n[source.mirror]\ndirectory = {dir}\n")))
     }
 
     /// Names in it like `package`, the likest first.

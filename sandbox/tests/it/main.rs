@@ -2,6 +2,7 @@
 
 mod apply;
 mod boxes;
+mod docker;
 mod escapes;
 mod harness;
 mod limits;
