@@ -102,7 +102,8 @@ def responses():
 
 
 def messages():
-    asked = {"model": MODEL, "temperature": 0, "max_tokens": 60}
+    # The newest clients have no parameter for the temperature, and older ones send it the same way.
+    asked = {"model": MODEL, "extra_body": {"temperature": 0}, "max_tokens": 60}
     question = [{"role": "user", "content": QUESTION}]
     said = claude.messages.create(messages=[{"role": "user", "content": SHORT}], system="You are polite.", **asked)
     check_text(said.content[0].text)
