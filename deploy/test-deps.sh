@@ -17,6 +17,7 @@ need /usr/bin/python3 python3
 need /usr/share/doc/python3-venv python3-venv
 need /usr/bin/go golang-go
 need /usr/bin/node nodejs
+need /usr/lib/python3/dist-packages/pip python3-pip
 need /usr/bin/npm npm
 need /usr/bin/javac default-jdk-headless
 need /usr/bin/mvn maven

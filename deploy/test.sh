@@ -8,6 +8,10 @@ if [ -n "${CLOISTER_SLOW:-}" ] && { [ -z "${CLOISTER_TEST_JS_MODULES:-}" ] || [ 
 	export CLOISTER_TEST_JS_MODULES="${CLOISTER_TEST_JS_MODULES:-$runners/node_modules}"
 	export CLOISTER_TEST_CLIENTS="${CLOISTER_TEST_CLIENTS:-$clients/bin/python}"
 fi
+if [ -n "${CLOISTER_SLOW:-}" ] && [ -z "${CLOISTER_TEST_DOCKER:-}" ] && [ "$(id -u)" -eq 0 ]; then
+	CLOISTER_TEST_DOCKER=$(sh "$(dirname "$0")/test-docker.sh" "${CLOISTER_HOME:-$HOME/.cloister}/test-docker")
+	export CLOISTER_TEST_DOCKER
+fi
 if cargo nextest --version >/dev/null 2>&1; then
 	exec cargo nextest run --workspace --locked --no-fail-fast "$@"
 fi

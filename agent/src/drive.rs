@@ -36,7 +36,7 @@ const FILES_MAX: usize = 1_000;
 /// What a person may watch.
 #[derive(Debug)]
 pub enum Event<'a> {
-    /// The reply so far.
+    /// The reply so far; nothing while the model reads.
     Speaking(&'a str),
     /// An action was judged.
     Judged {
@@ -298,6 +298,7 @@ impl Loop<'_> {
             let enough = crate::action::is_whole(text) || Instant::now() >= deadline;
             if enough { Flow::Enough } else { Flow::More }
         };
+        on_text("");
         match self.model.complete(request, &mut on_text, self.cancel) {
             Ok(reply) => Ok(Record::Replied { text: reply.text, usage: reply.usage }),
             Err(ModelError::ContextFull { .. }) if session.can_compact() => self.compact(),

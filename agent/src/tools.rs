@@ -297,7 +297,10 @@ impl Tools<'_> {
         };
         let output = shown(&ran.output, OUTPUT_BYTES_MAX);
         let spilled = if output.truncated_bytes > 0 { self.spill(&ran.output) } else { String::new() };
-        let text = format!("`{}` ended with {ended}:\n{}{spilled}", clean(command, 400), fenced(&output.text));
+        // Told apart from the output: a model that reads it there alone tries the next package, and the next.
+        let missing = if ran.ended == Ended::Exited(0) { None } else { self.workspace.missing(&ran.output) };
+        let missing = missing.map_or(String::new(), |missing| format!("\n{}", clean(&missing, 400)));
+        let text = format!("`{}` ended with {ended}:\n{}{spilled}{missing}", clean(command, 400), fenced(&output.text));
         let writes = own_changes(self.workspace)?
             .into_iter()
             .filter(|change| !before.contains(change))

@@ -110,6 +110,10 @@ pub trait Workspace {
     fn walk(&self) -> Result<Vec<String>, WorkspaceError>;
     /// Runs a command in the box.
     fn run(&mut self, command: &Command, cancel: &AtomicBool) -> Result<Ran, WorkspaceError>;
+    /// What a command asked for that this host does not have, in one line, when its output says so.
+    fn missing(&self, _output: &[u8]) -> Option<String> {
+        None
+    }
     /// Paths that may differ from the base: every other file is as there, or gone.
     fn touched(&self) -> Result<Vec<String>, WorkspaceError> {
         Ok(self.changes()?.into_iter().map(|change| change.path).collect())

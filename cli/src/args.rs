@@ -42,7 +42,7 @@ pub enum Command {
     /// Work on a task in a repository until the tests prove it
     #[command(after_help = EXIT_CODES)]
     Run(Run),
-    /// Serve the model on 127.0.0.1 with the OpenAI chat API
+    /// Serve the model with the OpenAI chat API, on 127.0.0.1 or behind API keys
     Serve(Serve),
     /// Build or refresh the index of a directory
     Index(IndexDir),
@@ -124,6 +124,9 @@ pub struct Run {
     /// sees the task, the diff and the results; without its approval nothing counts as verified
     #[arg(long, value_name = "NAME|URL")]
     pub review_by: Option<String>,
+    /// Run commands in the Docker engine behind this Unix socket instead of by an OCI runtime; default: $CLOISTER_DOCKER
+    #[arg(long, value_name = "unix:///PATH")]
+    pub docker: Option<sandbox::Socket>,
 }
 
 /// `cloister serve`
@@ -132,9 +135,13 @@ pub struct Serve {
     /// A model by name or a .gguf file
     #[arg(long, value_name = "NAME")]
     pub model: Option<String>,
-    /// Address and port; only loopback addresses are accepted
+    /// Address and port; without --keys only loopback addresses are accepted
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8137")]
     pub listen: std::net::SocketAddr,
+    /// Answer only who sends one of these keys (authorization: Bearer KEY, or x-api-key: KEY). A line for each: a label and
+    /// the SHA-256 of the key. Each key has a prefix cache of its own
+    #[arg(long, value_name = "FILE")]
+    pub keys: Option<PathBuf>,
     /// Leave as clients send it what would cost the cached prompt: billing-header (a line at the head of the system prompt that
     /// changes), tool-order, clock (the time behind today's date)
     #[arg(long, value_name = "RULE", value_delimiter = ',')]

@@ -8,6 +8,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
+/// Directories that builds make, and the file beside each that says so. Not those of Maven and Gradle: the reports of their
+/// tests lie in there, and the verifier reads them.
+const BUILT: [(&str, &str); 2] = [("target", "Cargo.toml"), ("node_modules", "package.json")];
+
 /// One box over the repository.
 pub struct Boxed {
     spec: BoxSpec,
@@ -31,9 +35,21 @@ impl Boxed {
         self.sandbox.self_attack()
     }
 
+    /// Whether this directory is what a build makes for itself, told by the file beside it. It can be larger than all the rest
+    /// and says nothing that the sources do not, so neither the model nor the verifier is shown it, nor is it applied.
+    fn is_built(&self, dir: &Path) -> bool {
+        let name = dir.file_name().and_then(|name| name.to_str());
+        let by = BUILT.iter().find(|(built, _)| Some(*built) == name).map(|(_, by)| by);
+        by.is_some_and(|by| self.sandbox.view().metadata(dir.with_file_name(by)).is_ok())
+    }
+
     /// What no job may see: the gate reads commands, but a program can open any file that is there.
     fn hidden(&self) -> Result<Vec<PathBuf>, WorkspaceError> {
-        let walked = self.sandbox.view().walk(|_| true).map_err(|error| told(".", error))?;
+        // What a job built cannot be a secret of the repository.
+        let told_by_base = |entry: &sandbox::Entry| {
+            !self.is_built(&entry.path) || self.spec.repo.join(&entry.path).symlink_metadata().is_ok()
+        };
+        let walked = self.sandbox.view().walk(told_by_base).map_err(|error| told(".", error))?;
         let denied = |path: &Path| {
             path.to_str().is_some_and(|path| self.policy.path_verdict(Access::Read, path) != Verdict::Allow)
         };
@@ -86,8 +102,10 @@ impl Workspace for Boxed {
     }
 
     fn walk(&self) -> Result<Vec<String>, WorkspaceError> {
-        let keep =
-            |entry: &sandbox::Entry| entry.path.file_name().is_none_or(|name| name != ".git" && name != "__pycache__");
+        let keep = |entry: &sandbox::Entry| {
+            let named = entry.path.file_name().is_none_or(|name| name != ".git" && name != "__pycache__");
+            named && !self.is_built(&entry.path)
+        };
         let entries = self.sandbox.view().walk(keep).map_err(|error| told(".", error))?;
         let files = entries.into_iter().filter(|entry| entry.kind == Kind::File);
         let mut files: Vec<String> = files.filter_map(|entry| entry.path.into_os_string().into_string().ok()).collect();
@@ -124,13 +142,19 @@ impl Workspace for Boxed {
         Ok(Ran { ended, output: outcome.stdout, errors: outcome.stderr, seconds: outcome.seconds })
     }
 
+    fn missing(&self, output: &[u8]) -> Option<String> {
+        sandbox::missing(output, &self.spec.mirrors)
+    }
+
     fn touched(&self) -> Result<Vec<String>, WorkspaceError> {
-        let touched = self.sandbox.view().touched().map_err(|error| told(".", error))?;
+        let touched =
+            self.sandbox.view().touched(|at| !self.is_built(at.as_path())).map_err(|error| told(".", error))?;
         Ok(touched.into_iter().filter_map(|path| path.into_os_string().into_string().ok()).collect())
     }
 
     fn changes(&self) -> Result<Vec<Change>, WorkspaceError> {
-        let changes = self.sandbox.view().changes(|_| true).map_err(|error| told(".", error))?;
+        let changes =
+            self.sandbox.view().changes(|at| !self.is_built(at.as_path())).map_err(|error| told(".", error))?;
         let change = |change: sandbox::Change| {
             Some(Change {
                 path: change.path.into_os_string().into_string().ok()?,

@@ -1,13 +1,14 @@
 //! What works on this host, what does not, and what is there to do about it?
 
 use crate::exit::{Exit, Fatal};
+use crate::shown::Shown;
 use crate::state::State;
 use sandbox::State as Health;
 
 /// `cloister doctor`
 pub fn doctor() -> Result<Exit, Fatal> {
     let state = State::open()?;
-    let (mut broken, mut models) = (false, true);
+    let mut models = true;
     println!("home      {}", state.home.path().display());
     for entry in state.store()?.list()? {
         let told =
@@ -17,19 +18,29 @@ pub fn doctor() -> Result<Exit, Fatal> {
     }
     println!("processor {}", processor());
     let probe = sandbox::probe(&state.boxes(), None);
+    for line in Shown::load(&state)?.tell(&state) {
+        println!("{line}");
+    }
     for (runtime, version) in &probe.runtimes {
         println!("runtime   {}: {}", runtime.path.display(), version.as_deref().unwrap_or("says no version"));
     }
     for attempt in &probe.attempts {
         println!("box       does not work: {attempt}");
     }
-    for finding in &probe.findings {
+    let docker = State::engine()?.map(|socket| sandbox::probe_docker(&state.boxes(), &socket));
+    if docker.is_none() {
+        println!("engine    not asked: CLOISTER_DOCKER names none");
+    }
+    // Jobs run in one of the two.
+    let serving = docker.as_ref().map_or(&probe.findings, |docker| &docker.findings);
+    let broken = serving.iter().any(|finding| finding.state == Health::Broken);
+    let engine = docker.iter().flat_map(|probe| &probe.findings);
+    for finding in probe.findings.iter().chain(engine) {
         let mark = match finding.state {
             Health::Good => "ok",
             Health::Weak => "weak",
             Health::Broken => "BROKEN",
         };
-        broken |= finding.state == Health::Broken;
         println!("box       {mark}: {}: {}", finding.what, finding.told);
         if !finding.remedy.is_empty() {
             println!("          what to do: {}", finding.remedy);
@@ -37,6 +48,10 @@ pub fn doctor() -> Result<Exit, Fatal> {
     }
     for trial in probe.self_attack.iter().flat_map(|report| &report.trials) {
         println!("attack    {trial}");
+    }
+    let in_engine = docker.iter().flat_map(|probe| &probe.self_attack).flat_map(|report| &report.trials);
+    for trial in in_engine {
+        println!("attack    in the engine: {trial}");
     }
     let verdict = match (broken, models) {
         (true, _) => "boxes do not work here: `cloister run` will refuse",

@@ -20,6 +20,7 @@ mod run;
 mod serve;
 mod sessions;
 mod show;
+mod shown;
 mod state;
 mod terminal;
 mod weights;

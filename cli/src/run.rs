@@ -9,6 +9,7 @@ use crate::local::{self, LocalModel};
 use crate::program::Program;
 use crate::reviewer::{self, Reviewer, Wanted};
 use crate::show::Screen;
+use crate::shown::Shown;
 use crate::state::{State, cancel_on_ctrl_c, repository};
 use crate::terminal::Terminal;
 use crate::weights;
@@ -93,7 +94,15 @@ impl Job {
             eprintln!("note: {how} a change to {} that an earlier run was applying", recovered.repo.display());
         }
         let id = session_id()?;
-        let spec = BoxSpec { label: id.clone(), ..BoxSpec::new(&repo, state.boxes()) };
+        let shown = Shown::load(state)?;
+        for program in shown.lacking(&repo) {
+            eprintln!(
+                "note: this project needs {program}, which boxes do not have; `cloister doctor` says how to show it"
+            );
+        }
+        let (tools, mirrors) = (shown.toolchains.clone(), shown.mirrors.clone());
+        let docker = self.args.docker.clone().map_or_else(State::engine, |socket| Ok(Some(socket)))?;
+        let spec = BoxSpec { label: id.clone(), docker, tools, mirrors, ..BoxSpec::new(&repo, state.boxes()) };
         let hint = "`cloister doctor` says what is missing on this host";
         let opened = SystemTime::now();
         let mut boxed = Boxed::open(spec, policy.clone()).map_err(|error| Fatal::missing(error, hint))?;
@@ -113,7 +122,7 @@ impl Job {
         let made_of = json!({
             "model_sha256": model_sha256.map(|digest| digest.to_string()),
             "policy_sha256": policy_sha256(self.args.policy.as_deref(), &repo), "index_generation": indexed.generation,
-            "box": boxed.footing(), "self_attack": boxed.self_attack(),
+            "box": boxed.footing(), "shown": shown.tell(state), "self_attack": boxed.self_attack(),
         });
         let mut log = begin_log(state, &id, key, self.header(&id, &repo, model.name(), made_of))?;
         let mut watcher = self.watcher(&id, model.name(), &boxed);
@@ -213,7 +222,8 @@ impl Job {
         let mut header = json!({
             "v": 1, "session": id, "task": agent::text::redact_secrets(&self.task).0, "repo": repo, "model": model, "url": self.args.url,
             "named_model": self.args.model, "policy": absolute(self.args.policy.as_deref()), "verify": absolute(self.args.verify.as_deref()),
-            "mode": self.args.mode, "subagents": self.args.subagents, "review_by": self.args.review_by, "hooks": absolute(self.args.hooks.as_deref()),
+            "mode": self.args.mode, "subagents": self.args.subagents, "review_by": self.args.review_by,
+            "docker": self.args.docker.as_ref().map(ToString::to_string), "hooks": absolute(self.args.hooks.as_deref()),
             "continues": self.earlier.as_ref().map(|(id, _)| id), "version": env!("CARGO_PKG_VERSION"),
         });
         if let (Some(header), Value::Object(made_of)) = (header.as_object_mut(), made_of) {

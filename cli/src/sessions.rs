@@ -110,6 +110,7 @@ fn resume(state: &State, id: &str, apply: bool, park: bool, seconds: u64) -> Res
         actions: 100,
         subagents: header["subagents"] == true,
         review_by: header["review_by"].as_str().map(str::to_owned),
+        docker: header["docker"].as_str().and_then(|address| address.parse().ok()),
     };
     let cancel = cancel_on_ctrl_c()?;
     println!("resuming {id}: a fresh box, the policy as it is now, none of the earlier grants");

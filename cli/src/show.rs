@@ -7,26 +7,40 @@ use agent::gate::Verdict;
 use agent::model::Usage;
 use agent::session::{Ending, Record};
 use agent::verify::Mark;
+use indicatif::{ProgressBar, ProgressStyle};
 use std::io::{IsTerminal, Write};
+use std::time::Duration;
 
 const TALK_CHARS_MAX: usize = 300;
 const DIFF_BYTES_MAX: usize = 64 * 1024;
+/// How often the line that says that the model works is drawn again.
+const TICK: Duration = Duration::from_millis(200);
+/// Of what the model is writing so much of the last line is shown.
+const WRITING_CHARS_MAX: usize = 60;
 
 /// Prints to standard output.
 pub struct Screen {
     turn: usize,
     color: bool,
+    /// A line on a terminal that lives as long as the model reads or writes.
+    working: Option<ProgressBar>,
 }
 
 impl Screen {
     /// Colour only where a person looks.
     pub fn new() -> Self {
         let color = std::io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none();
-        Self { turn: 0, color }
+        Self { turn: 0, color, working: None }
     }
 
     /// One event of the loop.
     pub fn watch(&mut self, event: &Event<'_>) {
+        if let Event::Speaking(text) = event {
+            return self.working(text);
+        }
+        if let Some(line) = self.working.take() {
+            line.finish_and_clear();
+        }
         match event {
             Event::Speaking(_) => {}
             Event::Judged { agent_id, call, judgement } => {
@@ -41,6 +55,22 @@ impl Screen {
             Event::Recorded(record) => self.record(record, None),
         }
         let _ = std::io::stdout().flush();
+    }
+
+    /// What a model on a processor does takes seconds to minutes: a person sees that it lives, and what it writes.
+    fn working(&mut self, text: &str) {
+        if !std::io::stderr().is_terminal() {
+            return;
+        }
+        let line = self.working.get_or_insert_with(|| {
+            let style = ProgressStyle::with_template("     {spinner} {elapsed} {msg}").expect("constant");
+            let line = ProgressBar::new_spinner().with_style(style);
+            line.enable_steady_tick(TICK);
+            line
+        });
+        let last = agent::text::sanitize(text.lines().next_back().unwrap_or_default().as_bytes(), 1024).text;
+        let last: String = last.chars().take(WRITING_CHARS_MAX).collect();
+        line.set_message(if text.is_empty() { "reading".to_owned() } else { format!("writing: {last}") });
     }
 
     /// `agent_id`: the sub-agent that it happened to.
@@ -123,6 +153,8 @@ impl Screen {
 
     /// The closing lines.
     pub fn close(&self, finished: &Finished, costs: &[Usage]) {
+        // A model that failed said nothing that would have ended it.
+        self.working.iter().for_each(ProgressBar::finish_and_clear);
         if let Some(report) = finished.report.as_ref().filter(|report| !report.diff.is_empty()) {
             println!("\n{}", self.diff(&agent::text::sanitize(report.diff.as_bytes(), DIFF_BYTES_MAX).text));
         }

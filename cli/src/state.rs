@@ -31,6 +31,15 @@ impl State {
         self.home.join("boxes")
     }
 
+    /// The engine to run jobs in, where $CLOISTER_DOCKER names one.
+    pub fn engine() -> Result<Option<sandbox::Socket>, Fatal> {
+        let Some(address) = std::env::var_os("CLOISTER_DOCKER").filter(|address| !address.is_empty()) else {
+            return Ok(None);
+        };
+        let hint = "set CLOISTER_DOCKER to unix:///path/to/docker.sock, or unset it";
+        address.to_string_lossy().parse().map(Some).map_err(|error: sandbox::SocketError| Fatal::config(error, hint))
+    }
+
     /// Where a change that is being applied is written down first.
     pub fn journals(&self) -> PathBuf {
         self.home.join("journals")

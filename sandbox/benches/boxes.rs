@@ -1,7 +1,8 @@
 //! What does a job in a box cost, beside the runtime alone, bubblewrap, and no box at all?
 //!
 //! `cargo bench --profile dev -p sandbox --bench boxes`; a number of rounds may follow after `--`. Rows take turns in each round, so that what
-//! else the machine does falls on all of them alike.
+//! else the machine does falls on all of them alike. With an engine's socket in CLOISTER_TEST_DOCKER, the engine's tier and `docker run`
+//! take turns too.
 
 use std::fs;
 use std::path::Path;
@@ -9,7 +10,7 @@ use std::process::{Command, Stdio};
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
-use sandbox::{BoxSpec, Job, Sandbox};
+use sandbox::{BoxSpec, Job, Sandbox, Tier};
 use serde_json::json;
 
 const ROUNDS: usize = 100;
@@ -27,7 +28,7 @@ fn main() {
     let bundle = dir.path().join("bundle");
     write_bundle(&bundle);
 
-    let runtime = sandbox.footing().runtime.path.clone();
+    let Tier::Oci(runtime) = sandbox.footing().tier.clone() else { panic!("no runtime") };
     let job = Job::new(["/usr/bin/true"]);
     // A path to hide, though it does not exist, needs a container of its own.
     let fresh = Job { hidden: vec!["nothing".into()], ..job.clone() };
@@ -35,6 +36,12 @@ fn main() {
         assert!(sandbox.run(job, &AtomicBool::new(false)).expect("runs").ending.succeeded());
     };
     let bubblewrap = Command::new("bwrap").arg("--version").stdout(Stdio::null()).status().is_ok();
+    let docker = std::env::var("CLOISTER_TEST_DOCKER").ok();
+    let engine = docker.as_ref().map(|address| {
+        let docker = Some(address.parse().expect("the address of an engine"));
+        let spec = BoxSpec { docker, ..spec.clone() };
+        (address, Sandbox::open(spec.clone()).expect("a box in the engine"), spec)
+    });
     let mut rows = Rows::default();
     // The first job of a box starts its container.
     run(&sandbox, &job);
@@ -51,13 +58,23 @@ fn main() {
             command.args(["--ro-bind", "/", "/", "--unshare-all", "true"]);
             rows.time("bwrap, nothing but namespaces", || spawn(&mut command));
         }
-        let mut command = Command::new(&runtime);
+        let mut command = Command::new(&runtime.path);
         command.arg("--root").arg(dir.path().join("runtime")).args(["run", "--bundle"]).arg(&bundle);
         rows.time("the runtime's run alone, bare bundle", || spawn(command.arg(format!("bench-{round}"))));
         rows.time("a job in a fresh container, clean-up included", || run(&sandbox, &fresh));
         let new = Sandbox::open(spec.clone()).expect("a box");
         rows.time("cold start: a new container's first job", || run(&new, &job));
         new.close().expect("closes");
+        if let Some((address, sandbox, spec)) = &engine {
+            rows.time("docker run --rm of true, no network", || docker_run(address));
+            rows.time("a job in the engine, clean-up included", || run(sandbox, &job));
+            let new = rows.time("cold start in the engine: open and first job", || {
+                let new = Sandbox::open(spec.clone()).expect("a box");
+                run(&new, &job);
+                new
+            });
+            new.close().expect("closes");
+        }
     }
     rows.print();
     println!("load {}", load());
@@ -95,6 +112,23 @@ impl Rows {
 
 fn spawn(command: &mut Command) {
     assert!(command.stdin(Stdio::null()).status().expect("starts").success(), "{command:?}");
+}
+
+/// The engine's own program over the image that the engine's tier has made, without any of our policy but that there is no network.
+fn docker_run(address: &str) {
+    let docker = || {
+        let mut command = Command::new("docker");
+        command.args(["-H", address]);
+        command
+    };
+    static IMAGE: std::sync::OnceLock<String> = std::sync::OnceLock::new();
+    let image = IMAGE.get_or_init(|| {
+        let listed = docker().args(["images", "-q", "cloister-box"]).output().expect("the docker program");
+        String::from_utf8_lossy(&listed.stdout).lines().next().expect("the image of a box").to_owned()
+    });
+    let mut command = docker();
+    command.args(["run", "--rm", "--network", "none", "-v", "/usr:/usr:ro", image, "/usr/bin/true"]);
+    spawn(&mut command);
 }
 
 fn load() -> String {

@@ -10,6 +10,7 @@ use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 
 use crate::sys;
+use crate::wall::Wall;
 use crate::wire::{Answer, ORDER_BYTES_MAX, Order, STREAMS};
 
 const NOT_FOUND: u8 = 127;
@@ -44,6 +45,18 @@ fn try_serve() -> io::Result<()> {
     Ok(())
 }
 
+/// Becomes the job, with the directory, the variables and the streams that this process was given.
+pub fn become_one(job: &[&str]) -> i32 {
+    let walled = Wall::build().and_then(|wall| wall.as_ref().map_or(Ok(()), Wall::raise));
+    let error = match (walled, job) {
+        (Ok(()), [program, words @ ..]) => Command::new(program).args(words).exec(),
+        (Ok(()), []) => io::ErrorKind::InvalidInput.into(),
+        (Err(error), _) => error,
+    };
+    eprintln!("box: the job could not be shut in and started: {error}");
+    NOT_A_PROGRAM.into()
+}
+
 /// The next order with its streams; `None` when there will be none.
 fn next(harness: &mut File) -> io::Result<Option<(Order, [OwnedFd; STREAMS])>> {
     let mut length = [0; 4];
@@ -72,8 +85,14 @@ fn start(order: &Order, streams: [OwnedFd; STREAMS]) -> Result<u32, u8> {
         command.envs(order.env.iter().filter_map(|variable| variable.split_once('=')));
         command.stdin(Stdio::from(stdin.try_clone()?)).stdout(Stdio::from(stdout.try_clone()?));
         command.stderr(Stdio::from(stderr.try_clone()?));
-        // SAFETY: between fork and exec the closure makes two system calls; this process has one thread and so no lock.
-        unsafe { command.pre_exec(sys::begin_job) };
+        let wall = Wall::build()?;
+        // SAFETY: between fork and exec the closure makes three system calls; this process has one thread and so no lock.
+        unsafe {
+            command.pre_exec(move || {
+                sys::begin_job()?;
+                wall.as_ref().map_or(Ok(()), Wall::raise)
+            })
+        };
         Ok(command.spawn()?.id())
     };
     let argv: Vec<&str> = order.argv.iter().map(String::as_str).collect();

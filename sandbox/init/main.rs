@@ -1,6 +1,7 @@
 //! What runs in a warm box, or beside it, that is ours?
 //!
-//! One static program with two parts to play. `init` is process 1 of the box: it starts the jobs, as powerless as they are.
+//! One static program with three parts to play. `init` is process 1 of a warm box: it starts the jobs, as powerless as they
+//! are. `shut` becomes the one job of another box, behind the same [`wall`].
 //! `keeper` stays outside, in the box's user namespace: it puts a workspace into the box before a job and takes it out
 //! afterwards. There is no Rust `main`: its runtime would ignore SIGPIPE, which jobs would inherit, and catch signals, which
 //! process 1 must not do: a process-id namespace shields it only from signals that it does not catch.
@@ -10,6 +11,7 @@
 mod jobs;
 mod keeper;
 mod sys;
+mod wall;
 #[allow(dead_code, reason = "the harness encodes what is decoded here, and the other way round")]
 mod wire;
 
@@ -22,6 +24,7 @@ extern "C" fn main(_count: i32, _words: *const *const u8) -> i32 {
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
     match words[..] {
         ["init"] => jobs::serve(),
+        ["shut", ref job @ ..] => jobs::become_one(job),
         ["keeper", lower, layers, id] => keeper::serve(lower, layers, id),
         _ => USAGE_ERROR,
     }

@@ -43,6 +43,9 @@ const SYS_MOVE_MOUNT: c_long = 429;
 const SYS_FSOPEN: c_long = 430;
 const SYS_FSCONFIG: c_long = 431;
 const SYS_FSMOUNT: c_long = 432;
+const SYS_LANDLOCK_CREATE_RULESET: c_long = 444;
+const SYS_LANDLOCK_ADD_RULE: c_long = 445;
+const SYS_LANDLOCK_RESTRICT_SELF: c_long = 446;
 #[cfg(target_arch = "x86_64")]
 const SYS_SETUID_GROUPS: [c_long; 3] = [117, 119, 116];
 #[cfg(target_arch = "aarch64")]
@@ -169,6 +172,47 @@ pub fn receive(socket: BorrowedFd<'_>, bytes: &mut [u8]) -> io::Result<(usize, V
     let fds = control.fds.iter().take(room.min(STREAMS)).filter(|fd| **fd >= 0);
     // SAFETY: the kernel has just made these descriptors for this process, and nobody else owns them.
     Ok((count as usize, fds.map(|fd| unsafe { OwnedFd::from_raw_fd(*fd) }).collect()))
+}
+
+/// The version of Landlock that the kernel has.
+pub fn landlock_version() -> Option<c_long> {
+    const VERSION: c_long = 1;
+    // SAFETY: for this question the kernel takes a null pointer and no size.
+    let version = unsafe { syscall(SYS_LANDLOCK_CREATE_RULESET, std::ptr::null::<u64>(), 0 as c_long, VERSION) };
+    (version > 0).then_some(version)
+}
+
+/// A set of rules without a rule yet: `struct landlock_ruleset_attr`, as much of it as the kernel knows.
+pub fn landlock_rules(attributes: &[u64]) -> io::Result<OwnedFd> {
+    let bytes = size_of_val(attributes);
+    // SAFETY: the slice is live and its size is passed along; the descriptor is owned at once.
+    unsafe {
+        let fd = answer(syscall(SYS_LANDLOCK_CREATE_RULESET, attributes.as_ptr(), bytes, 0 as c_long))?;
+        Ok(OwnedFd::from_raw_fd(fd as RawFd))
+    }
+}
+
+/// Allows `rights` below a directory.
+pub fn landlock_allow(rules: BorrowedFd<'_>, dir: BorrowedFd<'_>, rights: u64) -> io::Result<()> {
+    /// `struct landlock_path_beneath_attr`.
+    #[repr(C, packed)]
+    struct Beneath {
+        rights: u64,
+        dir: c_int,
+    }
+    const PATH_BENEATH: c_long = 1;
+    let beneath = Beneath { rights, dir: dir.as_raw_fd() };
+    // SAFETY: both descriptors are open, and `beneath` is the kernel's layout and outlives the call.
+    let done = unsafe {
+        syscall(SYS_LANDLOCK_ADD_RULE, c_long::from(rules.as_raw_fd()), PATH_BENEATH, &raw const beneath, 0 as c_long)
+    };
+    answer(done).map(drop)
+}
+
+/// Shuts this process in by these rules.
+pub fn landlock_shut(rules: BorrowedFd<'_>) -> io::Result<()> {
+    // SAFETY: the descriptor is open; the rest are plain numbers.
+    answer(unsafe { syscall(SYS_LANDLOCK_RESTRICT_SELF, c_long::from(rules.as_raw_fd()), 0 as c_long) }).map(drop)
 }
 
 /// Enters the namespaces of these kinds that `fd` stands for.

@@ -8,72 +8,18 @@ use std::io;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 
-use rustix::process::{Resource, getrlimit};
 use serde_json::{Value, json};
 
 use crate::footing::{Footing, Ids, Mapping};
-use crate::job::Job;
 use crate::limits::Limits;
-use crate::path::RelPath;
+use crate::mirror::{CARGO_CONFIG, Mirror};
+use crate::policy::{
+    Access, HOME, INIT, Policy, Process, Rlimit, Tmpfs, USR_LINKS, WORKSPACE, host_etc, overlay_options,
+};
 use crate::seccomp;
-use crate::sockets;
-
-/// Where the repository is in a box.
-pub const WORKSPACE: &str = "/workspace";
-const HOME: &str = "/home/agent";
-const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
 /// Device nodes that a box has: none of them keeps or tells anything.
 const DEVICES: [&str; 6] = ["null", "zero", "full", "random", "urandom", "tty"];
-/// What programs below /usr expect in /etc, where it exists and everybody may read it.
-const FROM_ETC: [&str; 12] = [
-    "alternatives",
-    "ssl/certs",
-    "ssl/openssl.cnf",
-    "ld.so.cache",
-    "ld.so.conf",
-    "ld.so.conf.d",
-    "protocols",
-    "services",
-    "mime.types",
-    "perl",
-    "maven",
-    "python3",
-];
-/// As [`FROM_ETC`], by how the name begins.
-const FROM_ETC_PREFIX: [&str; 2] = ["java-", "python3."];
-/// Names of merged-/usr systems: symlinks there, directories elsewhere.
-const USR_LINKS: [&str; 5] = ["bin", "sbin", "lib", "lib64", "lib32"];
-
-const MASKED: [&str; 24] = [
-    "/proc/acpi",
-    "/proc/asound",
-    "/proc/kcore",
-    "/proc/keys",
-    "/proc/key-users",
-    "/proc/latency_stats",
-    "/proc/timer_list",
-    "/proc/timer_stats",
-    "/proc/sched_debug",
-    "/proc/scsi",
-    "/proc/kmsg",
-    "/proc/kallsyms",
-    "/proc/kpagecount",
-    "/proc/kpageflags",
-    "/proc/kpagecgroup",
-    "/proc/pagetypeinfo",
-    "/proc/slabinfo",
-    "/proc/vmallocinfo",
-    "/proc/iomem",
-    "/proc/ioports",
-    "/proc/interrupts",
-    "/proc/modules",
-    "/proc/mtrr",
-    "/proc/pressure",
-];
-const READ_ONLY: [&str; 7] =
-    ["/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger", "/proc/driver", "/proc/tty"];
-
 /// Where the parts of a box are for the runtime.
 #[derive(Debug)]
 pub(crate) struct Places {
@@ -85,15 +31,8 @@ pub(crate) struct Places {
     pub(crate) shown: Vec<(PathBuf, PathBuf)>,
 }
 
-/// The trees of the host that a box shows at their own paths: /usr, what is not merged into it, and `tools`.
-pub(crate) fn host_trees(tools: &[PathBuf]) -> Vec<PathBuf> {
-    let unmerged = USR_LINKS.iter().map(|name| Path::new("/").join(name));
-    let unmerged = unmerged.filter(|host| fs::symlink_metadata(host).is_ok_and(|meta| meta.is_dir()));
-    [PathBuf::from("/usr")].into_iter().chain(unmerged).chain(tools.iter().cloned()).collect()
-}
-
 /// Makes the root file system and the device directory in `bundle`.
-pub(crate) fn build(bundle: &Path, tools: &[PathBuf], ids: u32) -> io::Result<()> {
+pub(crate) fn build(bundle: &Path, tools: &[PathBuf], mirrors: &[Mirror], ids: u32) -> io::Result<()> {
     let root = bundle.join("rootfs");
     for dir in ["usr", "etc", "proc", "sys", "dev", "tmp", "home/agent", "workspace", "run"] {
         fs::create_dir_all(root.join(dir))?;
@@ -116,8 +55,14 @@ pub(crate) fn build(bundle: &Path, tools: &[PathBuf], ids: u32) -> io::Result<()
     for tool in tools {
         make_mount_point(tool, &root.join(tool.strip_prefix("/").unwrap_or(tool)))?;
     }
+    for (path, text) in mirrors.iter().filter_map(Mirror::root_file) {
+        let path = root.join(path);
+        fs::create_dir_all(path.parent().unwrap_or(&root))?;
+        fs::write(path, text)?;
+    }
     build_dev(&bundle.join("dev"))?;
     open_to_all(bundle)?;
+    add_init(bundle)?;
     // A runtime gives a tmpfs the mode of the directory that it covers.
     for dir in ["rootfs/tmp", "dev/shm"] {
         fs::set_permissions(bundle.join(dir), Permissions::from_mode(0o1777))?;
@@ -161,7 +106,16 @@ fn make_mount_point(host: &Path, inside: &Path) -> io::Result<()> {
     fs::write(inside, "")
 }
 
-fn etc(id: u32) -> [(&'static str, String); 5] {
+/// Files of /etc that are ours.
+const OWN_ETC: [&str; 6] = ["passwd", "group", "hosts", "hostname", "nsswitch.conf", "resolv.conf"];
+
+/// The files of the root file system that have something of ours in them, relative to it.
+pub(crate) fn own_files(root: &Path) -> Vec<PathBuf> {
+    let others = [INIT, CARGO_CONFIG].map(PathBuf::from).into_iter().filter(|name| root.join(name).is_file());
+    OWN_ETC.map(|name| Path::new("etc").join(name)).into_iter().chain(others).collect()
+}
+
+fn etc(id: u32) -> [(&'static str, String); 6] {
     let root = if id == 0 { "" } else { "root:x:0:0:root:/:/usr/sbin/nologin\n" };
     let root_group = if id == 0 { "" } else { "root:x:0:\n" };
     [
@@ -172,24 +126,12 @@ fn etc(id: u32) -> [(&'static str, String); 5] {
         ("group", format!("agent:x:{id}:\n{root_group}nogroup:x:65534:\n")),
         ("hosts", "127.0.0.1 localhost box\n::1 localhost\n".into()),
         ("hostname", "box\n".into()),
+        // Empty: an engine would show the host's.
+        ("resolv.conf", String::new()),
         ("nsswitch.conf", "passwd: files\ngroup: files\nhosts: files\n".into()),
     ]
 }
 
-fn host_etc() -> Vec<PathBuf> {
-    let listed = FROM_ETC.iter().map(PathBuf::from);
-    let all = fs::read_dir("/etc").into_iter().flatten().flatten().map(|entry| PathBuf::from(entry.file_name()));
-    let begins = |name: &PathBuf| FROM_ETC_PREFIX.iter().any(|prefix| name.to_string_lossy().starts_with(prefix));
-    let mut names: Vec<_> = listed.chain(all.filter(begins)).collect();
-    names.retain(|name| {
-        let kept = fs::symlink_metadata(Path::new("/etc").join(name));
-        kept.is_ok_and(|meta| !meta.is_symlink() && meta.permissions().mode() & 0o004 != 0)
-    });
-    names
-}
-
-/// The init of a warm box, in the root file system and, for the keeper, in the bundle.
-pub(crate) const INIT: &str = "init";
 const INIT_PROGRAM: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/box-init"));
 
 /// Puts the init into `bundle` where it is not there yet, and says where.
@@ -204,38 +146,22 @@ pub(crate) fn add_init(bundle: &Path) -> io::Result<PathBuf> {
     Ok(path)
 }
 
-/// What process 1 of a container is.
-#[derive(Debug, Clone, Copy)]
-pub(crate) enum Process<'a> {
-    /// One job in a container of its own, started in this directory.
-    Job(&'a Job, &'a RelPath),
-    /// The init of a warm box, which has neither a workspace nor anything else to write on between jobs.
-    Init,
-}
-
 /// The whole `config.json` of a container.
 pub(crate) fn config(process: Process<'_>, limits: &Limits, footing: &Footing, ids: &Ids, places: &Places) -> Value {
-    let id = ids.inside();
+    let policy = Policy::of(process, limits, footing, ids, places.shown.iter().map(|(_, inside)| inside.as_path()));
     let (uid_mappings, gid_mappings) = ids.mappings();
     let namespaces = ["pid", "network", "ipc", "uts", "mount", "user", "cgroup"].map(|kind| json!({ "type": kind }));
-    let (args, env, cwd, hidden) = match process {
-        Process::Job(job, cwd) => (args(job, limits, footing), env(job), workspace(cwd), job.hidden.as_slice()),
-        Process::Init => (vec![format!("/{INIT}"), INIT.to_owned()], Vec::new(), PathBuf::from("/"), &[][..]),
-    };
-    let hidden = hidden.iter().map(|path| Path::new(WORKSPACE).join(path));
-    let sockets = sockets::below(places.shown.iter().map(|(_, inside)| inside.as_path()));
-    let masked: Vec<PathBuf> = MASKED.iter().map(PathBuf::from).chain(sockets).chain(hidden).collect();
     let mut linux = json!({
         "namespaces": namespaces,
         "uidMappings": uid_mappings,
         "gidMappings": gid_mappings,
         "seccomp": seccomp::profile(),
-        "maskedPaths": masked,
-        "readonlyPaths": READ_ONLY,
+        "maskedPaths": policy.masked,
+        "readonlyPaths": policy.read_only,
         "rootfsPropagation": "private",
     });
     if footing.cgroups {
-        linux["resources"] = resources(limits);
+        linux["resources"] = resources(&policy);
     }
     json!({
         "ociVersion": "1.0.2",
@@ -243,92 +169,47 @@ pub(crate) fn config(process: Process<'_>, limits: &Limits, footing: &Footing, i
         "root": { "path": "rootfs", "readonly": true },
         "process": {
             "terminal": false,
-            "user": { "uid": id, "gid": id, "umask": 0o022 },
-            "args": args,
-            "env": env,
-            "cwd": cwd,
+            "user": { "uid": policy.user, "gid": policy.user, "umask": 0o022 },
+            "args": policy.args,
+            "env": policy.env,
+            "cwd": policy.cwd,
             "capabilities": { "bounding": [], "effective": [], "inheritable": [], "permitted": [], "ambient": [] },
-            "rlimits": rlimits(limits),
+            "rlimits": policy.rlimits.iter().map(rlimit).collect::<Vec<_>>(),
             "noNewPrivileges": true,
         },
-        "mounts": mounts(process, limits, ids, places),
+        "mounts": mounts(&policy, places),
         "linux": linux,
     })
 }
 
-/// Where a directory of the workspace is in a box.
-pub(crate) fn workspace(cwd: &RelPath) -> PathBuf {
-    // Joining nothing would leave a slash at the end.
-    if cwd.split().is_none() { WORKSPACE.into() } else { Path::new(WORKSPACE).join(cwd.as_path()) }
+fn rlimit((kind, wall): &(Rlimit, u64)) -> Value {
+    let kind = match kind {
+        Rlimit::Nofile => "RLIMIT_NOFILE",
+        Rlimit::Fsize => "RLIMIT_FSIZE",
+        Rlimit::Nproc => "RLIMIT_NPROC",
+        Rlimit::Core => "RLIMIT_CORE",
+    };
+    json!({ "type": kind, "soft": wall, "hard": wall })
 }
 
-/// A shell is process 1: it reaps orphans, and the command has ordinary signals, which process 1 would not have. Its exit
-/// code for a missing program (127), for one that cannot be run (126) and for a signal (128 + n) are the usual ones.
-/// Without control groups it also sets the wall for memory: set by the runtime, that wall would stop the runtime itself.
-/// Streams are merged here too: a runtime in the foreground copies the two from one pipe each, which loses their order.
-fn args(job: &Job, limits: &Limits, footing: &Footing) -> Vec<String> {
-    let merge = if job.merged { "exec 2>&1; " } else { "" };
-    let wall = if footing.cgroups { String::new() } else { format!("ulimit -d {}; ", limits.memory_bytes_max / 1024) };
-    let init = ["/bin/sh".to_owned(), "-c".to_owned(), format!("{merge}{wall}\"$@\"; exit $?"), "box".to_owned()];
-    init.into_iter().chain(job.argv.iter().cloned()).collect()
-}
-
-/// A job's own words where the init of a warm box starts it: only the wall that replaces control groups needs a shell.
-pub(crate) fn bare_args(job: &Job, limits: &Limits, footing: &Footing) -> Vec<String> {
-    if footing.cgroups {
-        return job.argv.clone();
-    }
-    let script = format!("ulimit -d {}; exec \"$@\"", limits.memory_bytes_max / 1024);
-    let shell = ["/bin/sh".to_owned(), "-c".to_owned(), script, "box".to_owned()];
-    shell.into_iter().chain(job.argv.iter().cloned()).collect()
-}
-
-/// The environment of a job, as `NAME=value`.
-pub(crate) fn env(job: &Job) -> Vec<String> {
-    let own = [("PATH", PATH), ("HOME", HOME), ("USER", "agent"), ("LANG", "C.UTF-8"), ("TERM", "dumb"), ("TZ", "UTC")];
-    let own = own.into_iter().chain([("PYTHONDONTWRITEBYTECODE", "1")]);
-    own.filter(|(name, _)| !job.env.iter().any(|(theirs, _)| theirs == name))
-        .chain(job.env.iter().map(|(name, value)| (name.as_str(), value.as_str())))
-        .map(|(name, value)| format!("{name}={value}"))
-        .collect()
-}
-
-fn rlimits(limits: &Limits) -> Vec<Value> {
-    let walls = [
-        (Resource::Nofile, "RLIMIT_NOFILE", limits.open_files_max),
-        (Resource::Fsize, "RLIMIT_FSIZE", limits.file_bytes_max),
-        (Resource::Nproc, "RLIMIT_NPROC", limits.pids_max),
-        (Resource::Core, "RLIMIT_CORE", 0),
-    ];
-    walls
-        .into_iter()
-        .map(|(resource, kind, wall)| {
-            // Only root may raise a limit above its own.
-            let wall = getrlimit(resource).maximum.map_or(wall, |own| wall.min(own));
-            json!({ "type": kind, "soft": wall, "hard": wall })
-        })
-        .collect()
-}
-
-fn resources(limits: &Limits) -> Value {
-    let mut memory = json!({ "limit": limits.memory_bytes_max });
+fn resources(policy: &Policy) -> Value {
+    let mut memory = json!({ "limit": policy.memory_bytes_max });
     // A kernel without swap accounting refuses the second number.
     let memsw = Path::new("/sys/fs/cgroup/memory/memory.memsw.limit_in_bytes").exists();
     if memsw || Path::new("/sys/fs/cgroup/cgroup.controllers").exists() {
-        memory["swap"] = json!(limits.memory_bytes_max);
+        memory["swap"] = json!(policy.memory_bytes_max);
     }
     json!({
         "devices": [{ "allow": false, "access": "rwm" }],
         "memory": memory,
-        "pids": { "limit": limits.pids_max },
-        "cpu": { "period": 100_000, "quota": (limits.cpu_milli_max * 100).max(1_000) },
+        "pids": { "limit": policy.pids_max },
+        "cpu": { "period": policy.cpu_period_micros, "quota": policy.cpu_quota_micros },
     })
 }
 
-fn mounts(process: Process<'_>, limits: &Limits, ids: &Ids, places: &Places) -> Vec<Value> {
+fn mounts(policy: &Policy, places: &Places) -> Vec<Value> {
     let mount = |to: &str, kind: &str, from: &str, options: &[&str]| json!({ "destination": to, "type": kind, "source": from, "options": options });
     let bind = |from: &Path, to: &Path, options: &[&str]| json!({ "destination": to, "type": "bind", "source": from, "options": options });
-    let size = format!("size={}", limits.tmp_bytes_max);
     let read_only = ["rbind", "ro", "nosuid", "nodev"];
     let mut mounts = vec![
         mount("/proc", "proc", "proc", &["nosuid", "noexec", "nodev"]),
@@ -339,40 +220,29 @@ fn mounts(process: Process<'_>, limits: &Limits, ids: &Ids, places: &Places) -> 
         let node = Path::new("/dev").join(name);
         mounts.push(bind(&node, &node, &["bind", "ro", "nosuid", "noexec"]));
     }
-    let is_job = matches!(process, Process::Job(..));
-    if is_job {
-        mounts.push(mount("/dev/shm", "tmpfs", "shm", &["nosuid", "nodev", "noexec", "mode=1777", &size]));
-    }
     let pts = ["nosuid", "noexec", "newinstance", "ptmxmode=0666", "mode=0620"];
     mounts.push(mount("/dev/pts", "devpts", "devpts", &pts));
-    let from_etc = host_etc().into_iter().map(|name| Path::new("/etc").join(name));
-    mounts.extend(from_etc.map(|host| bind(&host, &host, &read_only)));
-    if is_job {
-        mounts.push(mount("/tmp", "tmpfs", "tmp", &["nosuid", "nodev", "mode=1777", &size]));
-        let (uid, gid) = (format!("uid={}", ids.inside()), format!("gid={}", ids.inside()));
-        mounts.push(mount(HOME, "tmpfs", "home", &["nosuid", "nodev", "mode=755", &uid, &gid, &size]));
-    }
+    mounts.extend(policy.etc.iter().map(|host| bind(host, host, &read_only)));
+    mounts.extend(policy.tmpfs.iter().map(tmpfs));
     // After /tmp and the home directory, because tools may lie in there.
     mounts.extend(places.shown.iter().map(|(host, inside)| bind(host, inside, &read_only)));
-    if let Process::Job(job, _) = process {
-        mounts.push(overlay(places, job.read_only));
-    }
+    mounts.extend(policy.workspace.map(|access| overlay(places, access)));
     mounts
 }
 
-fn overlay(places: &Places, read_only: bool) -> Value {
-    let escape = |path: PathBuf| path.to_string_lossy().replace('\\', "\\\\").replace(':', "\\:").replace(',', "\\,");
-    let options = [
-        if read_only { "ro" } else { "rw" }.to_owned(),
-        "nosuid".to_owned(),
-        "nodev".to_owned(),
-        format!("lowerdir={}", escape(places.lower.clone())),
-        format!("upperdir={}", escape(places.layers.join("upper"))),
-        format!("workdir={}", escape(places.layers.join("work"))),
-        "userxattr".to_owned(),
-        // Else unmounting writes back the whole file system below. A box does not outlive a crash of the machine.
-        "volatile".to_owned(),
-    ];
+fn tmpfs(tmpfs: &Tmpfs) -> Value {
+    let mut options = vec!["nosuid".to_owned(), "nodev".to_owned()];
+    options.extend((!tmpfs.exec).then(|| "noexec".to_owned()));
+    options.push(format!("mode={}", tmpfs.mode));
+    options.extend(tmpfs.owner.into_iter().flat_map(|id| [format!("uid={id}"), format!("gid={id}")]));
+    options.push(format!("size={}", tmpfs.bytes_max));
+    let name = Path::new(tmpfs.at).file_name().unwrap_or_default().to_string_lossy();
+    json!({ "destination": tmpfs.at, "type": "tmpfs", "source": name, "options": options })
+}
+
+fn overlay(places: &Places, access: Access) -> Value {
+    let all = [if access == Access::Read { "ro" } else { "rw" }, "nosuid", "nodev"].map(str::to_owned);
+    let options: Vec<_> = all.into_iter().chain(overlay_options(&places.lower, &places.layers)).collect();
     json!({ "destination": WORKSPACE, "type": "overlay", "source": "overlay", "options": options })
 }
 

@@ -10,15 +10,17 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::bundle::{self, Places, Process};
+use crate::bundle::{self, Places};
 use crate::cgroup;
-use crate::footing::{Footing, Ids};
+use crate::docker;
+use crate::footing::{Footing, Ids, Tier};
 use crate::job::{Ending, Job, JobError, Outcome, Usage};
 use crate::limits::Limits;
 use crate::path::RelPath;
+use crate::policy::{self, Process};
 use crate::pump::{Budget, Pump};
 use crate::remove::remove_tree;
-use crate::runtime;
+use crate::runtime::{self, Runtime};
 use crate::sockets;
 use crate::stage::{self, How, Part};
 use crate::usage::Growth;
@@ -30,8 +32,8 @@ pub enum RunError {
     /// The job itself is wrong.
     #[error(transparent)]
     Job(#[from] JobError),
-    /// The runtime could not make the container.
-    #[error("the OCI runtime refused: {reason}")]
+    /// The runtime or the engine could not make the container.
+    #[error("the runtime or the engine refused: {reason}")]
     Runtime {
         /// What it said.
         reason: String,
@@ -63,7 +65,10 @@ pub(crate) struct Frame {
     pub(crate) repo: PathBuf,
     /// User and group of the repository.
     pub(crate) owner: (u32, u32),
+    /// Directories that the box shows at their own paths, beside /usr.
     pub(crate) tools: Vec<PathBuf>,
+    /// The variables that every job finds.
+    pub(crate) env: Vec<(String, String)>,
     pub(crate) footing: Footing,
     pub(crate) ids: Ids,
 }
@@ -85,24 +90,43 @@ impl Frame {
     pub(crate) fn run(
         &self,
         view: &View,
-        (job, cwd): (&Job, &RelPath),
+        job: (&Job, &RelPath),
         limits: &Limits,
         number: u64,
         cancel: &AtomicBool,
     ) -> Result<Outcome, RunError> {
+        match &self.footing.tier {
+            Tier::Oci(runtime) => self.run_oci(runtime, view, job, (limits, number), cancel),
+            Tier::Docker(socket) => docker::run(self, socket, view, job, (limits, number), cancel),
+        }
+    }
+
+    /// Names a container of this box.
+    pub(crate) fn container(&self, number: u64) -> String {
+        format!("cloister-{}-{number}", self.id)
+    }
+
+    fn run_oci(
+        &self,
+        runtime: &Runtime,
+        view: &View,
+        job: (&Job, &RelPath),
+        (limits, number): (&Limits, u64),
+        cancel: &AtomicBool,
+    ) -> Result<Outcome, RunError> {
         let started = Instant::now();
-        let name = format!("cloister-{}-{number}", self.id);
+        let name = self.container(number);
         let log = self.dir.join("runtime.log");
         let _ = fs::remove_file(&log);
         let budget = Budget::new(limits.output_bytes_max);
-        let (child, pumps) = self.start(&name, &log, (job, cwd), limits, &budget)?;
+        let (child, pumps) = self.start(runtime, (&name, &log), job, limits, &budget)?;
         let mut watch = Watch { started, limits, cancel, budget, growth: Growth::new(view, limits.upper_bytes_max) };
-        let waited = self.wait(child, &name, &mut watch);
+        let waited = self.wait(runtime, child, &name, &mut watch);
         if waited.is_err() {
-            self.clean_up(&name, true);
+            self.clean_up(runtime, &name, true);
         }
         let (status, stopped) = waited?;
-        let usage = self.clean_up(&name, stopped.is_some() || !status.success());
+        let usage = self.clean_up(runtime, &name, stopped.is_some() || !status.success());
         let mut streams = pumps.into_iter().map(Pump::finish);
         let (stdout, stdout_truncated) = streams.next().unwrap_or_default();
         let (stderr, stderr_truncated) = streams.next().unwrap_or_default();
@@ -116,17 +140,17 @@ impl Frame {
 
     fn start(
         &self,
-        name: &str,
-        log: &Path,
+        runtime: &Runtime,
+        (name, log): (&str, &Path),
         (job, cwd): (&Job, &RelPath),
         limits: &Limits,
         budget: &Arc<Budget>,
     ) -> Result<(Child, Vec<Pump>), RunError> {
-        let place = self.stage_place()?;
+        let place = self.stage_place(runtime)?;
         let places = self.places(place.as_deref());
         self.renew_work(None)?;
-        self.write_config(name, Process::Job(job, cwd), limits, &places)?;
-        let mut command = self.run_command(log);
+        self.write_config(name, Process::Job(job, cwd, &self.env), limits, &places)?;
+        let mut command = self.run_command(runtime, log);
         if self.footing.keeps {
             command.arg("--keep");
         }
@@ -166,15 +190,15 @@ impl Frame {
 
     /// Sockets of the host below the trees that the box shows.
     pub(crate) fn host_sockets(&self) -> Vec<PathBuf> {
-        sockets::below(bundle::host_trees(&self.tools).iter().map(PathBuf::as_path))
+        sockets::below(policy::host_trees(&self.tools).iter().map(PathBuf::as_path))
     }
 
     /// Where the stage goes; `None` where the mapping needs none.
-    pub(crate) fn stage_place(&self) -> Result<Option<PathBuf>, RunError> {
+    pub(crate) fn stage_place(&self, runtime: &Runtime) -> Result<Option<PathBuf>, RunError> {
         if !bundle::is_staged(self.footing.mapping) {
             return Ok(None);
         }
-        let visible = [self.dir.as_path(), &self.footing.runtime.path];
+        let visible = [self.dir.as_path(), &runtime.path];
         let place = stage::place(&visible);
         place.map(Some).ok_or_else(|| RunError::Runtime { reason: "no directory for the stage".into() })
     }
@@ -195,10 +219,10 @@ impl Frame {
     }
 
     /// The runtime's `run`, without the options that say how and what.
-    pub(crate) fn run_command(&self, log: &Path) -> Command {
-        let mut command = self.footing.runtime.command(&runtime_root(&self.dir), log);
+    pub(crate) fn run_command(&self, runtime: &Runtime, log: &Path) -> Command {
+        let mut command = runtime.command(&runtime_root(&self.dir), log);
         if !self.footing.cgroups {
-            command.args(self.footing.runtime.without_cgroups());
+            command.args(runtime.without_cgroups());
         }
         command.arg("run");
         // A terminal's Ctrl-C is for us alone: we end the job in order.
@@ -207,7 +231,7 @@ impl Frame {
     }
 
     pub(crate) fn places(&self, stage: Option<&Path>) -> Places {
-        let trees = bundle::host_trees(&self.tools).into_iter();
+        let trees = policy::host_trees(&self.tools).into_iter();
         match stage {
             Some(stage) => Places {
                 bundle: stage.join("bundle"),
@@ -231,7 +255,7 @@ impl Frame {
             part(self.repo.clone(), "lower", How::Idmapped),
             part(layers_dir(&self.dir), "layers", How::Idmapped),
         ];
-        let trees = bundle::host_trees(&self.tools).into_iter().enumerate();
+        let trees = policy::host_trees(&self.tools).into_iter().enumerate();
         parts.extend(trees.map(|(n, tree)| part(tree, &host_part(n), How::ReadOnly)));
         parts
     }
@@ -239,6 +263,7 @@ impl Frame {
     /// Waits for the runtime; stops the whole tree when the watch says so.
     fn wait(
         &self,
+        runtime: &Runtime,
         mut child: Child,
         name: &str,
         watch: &mut Watch<'_>,
@@ -248,7 +273,7 @@ impl Frame {
                 return Ok((status, None));
             }
             if let Some(ending) = watch.verdict() {
-                self.kill(&mut child, name);
+                self.kill(runtime, &mut child, name);
                 let status = child.wait().map_err(io_error("wait for the OCI runtime"))?;
                 return Ok((status, Some(ending)));
             }
@@ -257,12 +282,12 @@ impl Frame {
     }
 
     /// Kills process 1 of the container, and with it, as it leads the process-id namespace, every other one.
-    fn kill(&self, child: &mut Child, name: &str) {
+    fn kill(&self, runtime: &Runtime, child: &mut Child, name: &str) {
         let root = runtime_root(&self.dir);
         let started = Instant::now();
         let gone = |child: &mut Child| matches!(child.try_wait(), Ok(Some(_)));
         // The container may not exist yet, therefore more than one try.
-        while !gone(child) && self.footing.runtime.kill(&root, name).is_err() && started.elapsed() < KILL_PATIENCE {
+        while !gone(child) && runtime.kill(&root, name).is_err() && started.elapsed() < KILL_PATIENCE {
             thread::sleep(Duration::from_millis(5));
         }
         while !gone(child) && started.elapsed() < KILL_PATIENCE {
@@ -274,11 +299,11 @@ impl Frame {
     }
 
     /// Reads what the container used and makes the runtime forget it.
-    fn clean_up(&self, name: &str, doubtful: bool) -> Usage {
+    fn clean_up(&self, runtime: &Runtime, name: &str, doubtful: bool) -> Usage {
         let usage = if self.footing.keeps && self.footing.cgroups { cgroup::usage(name) } else { Usage::default() };
         if self.footing.keeps || doubtful {
             let root = runtime_root(&self.dir);
-            let _ = self.footing.runtime.delete(&root, name);
+            let _ = runtime.delete(&root, name);
         }
         usage
     }

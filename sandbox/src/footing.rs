@@ -8,8 +8,27 @@ use std::path::Path;
 use rustix::fs::{Gid, Uid};
 use serde_json::{Value, json};
 
+use crate::docker::Socket;
 use crate::runtime::Runtime;
 use crate::stage;
+
+/// What makes the containers of a box.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Tier {
+    /// An OCI runtime of this host, without any daemon.
+    Oci(Runtime),
+    /// A Docker or Podman engine behind a Unix socket of this host.
+    Docker(Socket),
+}
+
+impl fmt::Display for Tier {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Tier::Oci(runtime) => write!(out, "{}", runtime.path.display()),
+            Tier::Docker(socket) => write!(out, "the engine at {socket}"),
+        }
+    }
+}
 
 /// Who the processes of a box are on the host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -27,8 +46,8 @@ pub enum Mapping {
 /// The way of running boxes that was found to work.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Footing {
-    /// The OCI runtime.
-    pub runtime: Runtime,
+    /// What makes the containers.
+    pub tier: Tier,
     /// Who the box's processes are on the host.
     pub mapping: Mapping,
     /// Whether control groups enforce memory, processor and process limits; without them resource limits per process do.
@@ -45,7 +64,7 @@ impl fmt::Display for Footing {
             Mapping::Rootless => "the caller's id",
         };
         let cgroups = if self.cgroups { "with control groups" } else { "without control groups" };
-        write!(out, "{} under {mapping}, {cgroups}", self.runtime.path.display())
+        write!(out, "{} under {mapping}, {cgroups}", self.tier)
     }
 }
 
@@ -59,11 +78,18 @@ pub fn footings(chosen: Option<&Path>) -> Vec<Footing> {
     for &cgroups in cgroups {
         for (keeps, runtime) in &runtimes {
             for &mapping in mappings {
-                found.push(Footing { runtime: runtime.clone(), mapping, cgroups, keeps: *keeps });
+                found.push(Footing { tier: Tier::Oci(runtime.clone()), mapping, cgroups, keeps: *keeps });
             }
         }
     }
     found
+}
+
+/// The footings worth a try on an engine, best first. An engine always has control groups, and forgets them with the container.
+pub fn docker_footings(socket: &Socket) -> Vec<Footing> {
+    let mappings: &[Mapping] = if is_root() { &[Mapping::Idmapped, Mapping::Owner] } else { &[Mapping::Owner] };
+    let footing = |mapping| Footing { tier: Tier::Docker(socket.clone()), mapping, cgroups: true, keeps: false };
+    mappings.iter().copied().map(footing).collect()
 }
 
 pub(crate) fn is_root() -> bool {
@@ -99,6 +125,8 @@ pub fn cgroup_mode() -> CgroupMode {
 #[derive(Debug)]
 pub(crate) struct Ids {
     pub(crate) mapping: Mapping,
+    /// The id of the job's user inside the box.
+    inside: u32,
     /// First of the host ids of this box: its id 0 while the runtime sets up, then its user, then everybody else on disk.
     base: u32,
     /// Outside ids of the box's user.
@@ -118,19 +146,32 @@ const OTHERS_INSIDE: u32 = 100_000;
 
 impl Ids {
     /// `owner` is the repository's; `random` spreads boxes over ids, so that an escape from one is not in another.
-    pub(crate) fn choose(mapping: Mapping, owner: (u32, u32), random: u32) -> std::io::Result<Ids> {
+    pub(crate) fn choose(footing: &Footing, owner: (u32, u32), random: u32) -> std::io::Result<Ids> {
         let base = IDS_FIRST + IDS_PER_BOX * (random % BOXES);
-        match mapping {
+        let mapping = footing.mapping;
+        let is_docker = matches!(footing.tier, Tier::Docker(_));
+        // An engine's own user, root, makes the mounts: what it makes on them must belong to somebody else on disk.
+        let setup = if is_docker { 0 } else { base };
+        let (agent, idmap) = match mapping {
             Mapping::Idmapped => {
-                let idmap = Some(stage::user_namespace(&disk_map(base, owner.0), &disk_map(base, owner.1))?);
-                Ok(Ids { mapping, base, agent: (base + 1, base + 1), idmap })
+                let map = |owner| disk_map(base, setup, owner);
+                ((base + 1, base + 1), Some(stage::user_namespace(&map(owner.0), &map(owner.1))?))
             }
-            Mapping::Owner => Ok(Ids { mapping, base, agent: owner, idmap: None }),
-            Mapping::Rootless => {
-                let me = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
-                Ok(Ids { mapping, base, agent: me, idmap: None })
-            }
+            Mapping::Owner => (owner, None),
+            Mapping::Rootless => ((rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw()), None),
+        };
+        if is_docker && (agent.0 == 0 || agent.1 == 0) {
+            return Err(std::io::Error::other(
+                "the repository belongs to root, who no job may be: give it to another user",
+            ));
         }
+        let inside = match (is_docker, mapping) {
+            // An engine's containers have the host's numbers.
+            (true, _) => agent.0,
+            (false, Mapping::Rootless) => 0,
+            (false, _) => 1000,
+        };
+        Ok(Ids { mapping, inside, base, agent, idmap })
     }
 
     /// Makes the box's user the owner of a pipe.
@@ -144,7 +185,12 @@ impl Ids {
 
     /// The id of the job's user inside the box.
     pub(crate) fn inside(&self) -> u32 {
-        if self.mapping == Mapping::Rootless { 0 } else { 1000 }
+        self.inside
+    }
+
+    /// Outside ids of the box's user.
+    pub(crate) fn outside(&self) -> (u32, u32) {
+        self.agent
     }
 
     /// `linux.uidMappings` and `linux.gidMappings`.
@@ -167,9 +213,9 @@ impl Ids {
 
 /// Which id of the box every owner on disk is: the repository's owner is the box's user, everybody else somebody else. What
 /// the set-up id makes (overlayfs keeps a directory of its own beside the upper layer) belongs to it on disk too.
-fn disk_map(base: u32, owner: u32) -> String {
-    let (setup, agent, others) = (base, base + 1, base + 2);
-    let mut lines = vec![(owner, agent, 1), (setup, setup, 1)];
+fn disk_map(base: u32, setup: u32, owner: u32) -> String {
+    let (agent, others) = (base + 1, base + 2);
+    let mut lines = vec![(owner, agent, 1), (base, setup, 1)];
     let below = owner.min(OTHERS);
     lines.push((0, others, below));
     if owner + 1 < OTHERS {
@@ -185,7 +231,7 @@ mod tests {
 
     #[track_caller]
     fn check(owner: u32, expected: &str) {
-        assert_eq!(disk_map(1_900_000_000, owner), expected);
+        assert_eq!(disk_map(1_900_000_000, 1_900_000_000, owner), expected);
     }
 
     #[test]

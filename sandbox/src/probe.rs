@@ -3,6 +3,7 @@
 use std::fs;
 use std::path::Path;
 
+use crate::docker::{self, About, Socket};
 use crate::footing::{CgroupMode, Footing, Mapping, cgroup_mode, is_root};
 use crate::runtime::Runtime;
 use crate::sandbox::{Attempt, BoxSpec, OpenError, Sandbox, Warmth};
@@ -72,7 +73,7 @@ pub fn probe(state: &Path, runtime: Option<&Path>) -> Probe {
         findings: Vec::new(),
     };
     let mut failure = None;
-    match try_box(state, runtime) {
+    match try_box(state, |spec| BoxSpec { runtime: runtime.map(Path::to_owned), ..spec }) {
         Ok((footing, self_attack, warmth)) => {
             (probe.footing, probe.self_attack, probe.warmth) = (Some(footing), Some(self_attack), Some(warmth));
         }
@@ -83,16 +84,63 @@ pub fn probe(state: &Path, runtime: Option<&Path>) -> Probe {
     probe
 }
 
-fn try_box(state: &Path, runtime: Option<&Path>) -> Result<(Footing, SelfAttack, Warmth), OpenError> {
+/// What is known of the engine that jobs could run in.
+#[derive(Debug)]
+pub struct DockerProbe {
+    /// What it says about itself; `None` when it does not answer.
+    pub about: Option<About>,
+    /// What a box in it tried against itself.
+    pub self_attack: Option<SelfAttack>,
+    /// One line per thing worth knowing.
+    pub findings: Vec<Finding>,
+}
+
+/// As [`probe`], for an engine.
+pub fn probe_docker(state: &Path, socket: &Socket) -> DockerProbe {
+    let finding = |state, what, told: String, remedy| Finding { state, what, told, remedy };
+    let about = match docker::about(socket) {
+        Ok(about) => about,
+        Err(error) => {
+            let remedy = "start it and join the group of its socket, or unset CLOISTER_DOCKER";
+            let findings = vec![finding(State::Broken, "engine", error.to_string(), remedy)];
+            return DockerProbe { about: None, self_attack: None, findings };
+        }
+    };
+    let About { version, api, storage_driver, security } = &about;
+    let told = format!("{version} (API {api}) at {socket}, storage {storage_driver}, {}", security.join(", "));
+    let mut findings = vec![finding(State::Good, "engine", told, "")];
+    let self_attack = match try_box(state, |spec| BoxSpec { docker: Some(socket.clone()), ..spec }) {
+        Ok((footing, self_attack, _)) => {
+            let told = format!("{footing}, in the user namespace of the host");
+            findings.push(finding(State::Weak, "box", told, "leave CLOISTER_DOCKER unset where an OCI runtime works"));
+            Some(self_attack)
+        }
+        Err(error) => {
+            findings.push(finding(State::Broken, "box", error.to_string(), "see the reasons"));
+            None
+        }
+    };
+    DockerProbe { about: Some(about), self_attack, findings }
+}
+
+fn try_box(state: &Path, with: impl FnOnce(BoxSpec) -> BoxSpec) -> Result<(Footing, SelfAttack, Warmth), OpenError> {
     let at_state = |source| OpenError::State { what: "write in", path: state.to_owned(), source };
     fs::create_dir_all(state).map_err(at_state)?;
     let repo = tempfile::Builder::new().prefix(".probe-").tempdir_in(state).map_err(at_state)?;
-    let spec =
-        BoxSpec { label: "probe".into(), runtime: runtime.map(Path::to_owned), ..BoxSpec::new(repo.path(), state) };
+    let spec = with(BoxSpec { label: "probe".into(), ..BoxSpec::new(repo.path(), state) });
     let sandbox = Sandbox::open(spec)?;
     let found = (sandbox.footing().clone(), sandbox.self_attack().clone(), sandbox.warmth());
     sandbox.close().map_err(at_state)?;
     Ok(found)
+}
+
+/// The version of Landlock that this kernel has (landlock(7)); `None` without it.
+pub fn landlock_version() -> Option<u32> {
+    const VERSION: libc::c_long = 1;
+    // SAFETY: for this question the kernel takes a null pointer and no size.
+    let version =
+        unsafe { libc::syscall(libc::SYS_landlock_create_ruleset, std::ptr::null::<u64>(), 0_usize, VERSION) };
+    u32::try_from(version).ok().filter(|version| *version > 0)
 }
 
 impl Probe {
@@ -128,6 +176,15 @@ impl Probe {
                 "run as root on a host whose control groups can be written",
             ),
             (mode, _) => finding(State::Good, "control groups", format!("{mode:?}"), ""),
+        });
+        findings.push(match landlock_version() {
+            Some(version) => finding(State::Good, "Landlock", format!("version {version}, the second wall"), ""),
+            None => finding(
+                State::Weak,
+                "Landlock",
+                "not there: a box has no second wall".into(),
+                "use Linux 5.13 or newer with landlock among the security modules",
+            ),
         });
         findings.push(match &self.footing {
             Some(footing) => {

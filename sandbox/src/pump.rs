@@ -34,10 +34,20 @@ impl Budget {
     }
 }
 
+/// What was kept of a stream, and whether some of it was thrown away.
 #[derive(Default)]
-struct Taken {
-    bytes: Vec<u8>,
-    truncated: bool,
+pub(crate) struct Taken {
+    pub(crate) bytes: Vec<u8>,
+    pub(crate) truncated: bool,
+}
+
+impl Taken {
+    /// Keeps of `bytes` what the budget allows.
+    pub(crate) fn add(&mut self, bytes: &[u8], budget: &Budget) {
+        let kept = budget.take(bytes.len());
+        self.bytes.extend_from_slice(&bytes[..kept]);
+        self.truncated |= kept < bytes.len();
+    }
 }
 
 /// A thread that empties one pipe.
@@ -55,10 +65,7 @@ impl Pump {
         thread::spawn(move || {
             let mut buffer = vec![0_u8; 64 << 10];
             while let Ok(count @ 1..) = from.read(&mut buffer) {
-                let kept = budget.take(count);
-                let mut taken = shared.lock().unwrap_or_else(PoisonError::into_inner);
-                taken.bytes.extend_from_slice(&buffer[..kept]);
-                taken.truncated |= kept < count;
+                shared.lock().unwrap_or_else(PoisonError::into_inner).add(&buffer[..count], &budget);
             }
             let _ = end.send(());
         });

@@ -6,6 +6,7 @@ use std::path::Path;
 use std::time::{Duration, SystemTime};
 
 use crate::container::runtime_root;
+use crate::docker;
 use crate::remove::remove_tree;
 use crate::runtime::Runtime;
 use crate::sandbox::{NOTE, Note, UNFINISHED};
@@ -58,6 +59,14 @@ pub fn reap(state: &Path) -> io::Result<Vec<Leftover>> {
 }
 
 fn bury(dir: &Path, id: String, note: Note) -> Leftover {
+    if let Some(socket) = &note.docker {
+        // Without the engine its containers cannot be killed; the box stays until they can be.
+        let (containers, failure) = match docker::bury(socket, dir, &id, &note.owner) {
+            Ok(containers) => (containers, remove_tree(dir).err()),
+            Err(error) => (Vec::new(), Some(io::Error::other(error))),
+        };
+        return Leftover { id, label: note.label, repo: note.repo, containers, failure };
+    }
     let root = runtime_root(dir);
     let containers = containers(&root, &id);
     let mut failure = None;

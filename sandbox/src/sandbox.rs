@@ -14,11 +14,14 @@ use serde::{Deserialize, Serialize};
 use crate::beneath::Kind;
 use crate::bundle;
 use crate::container::{Frame, RunError, Watch, bundle_dir, layers_dir, runtime_root};
-use crate::footing::{self, Footing, Ids, Mapping};
+use crate::docker::Socket;
+use crate::footing::{self, Footing, Ids, Mapping, Tier};
 use crate::job::{Job, JobError, Outcome};
 use crate::limits::Limits;
+use crate::mirror::Mirror;
 use crate::owner::Owner;
 use crate::path::RelPath;
+use crate::policy::{self, WORKSPACE};
 use crate::pool::{Patience, Pool};
 use crate::pump::Budget;
 use crate::remove::remove_tree;
@@ -41,8 +44,13 @@ pub struct BoxSpec {
     pub limits: Limits,
     /// The OCI runtime; `None` to find one.
     pub runtime: Option<PathBuf>,
-    /// Further directories of the host that jobs may read (a toolchain outside /usr), at the same paths.
+    /// The engine to run jobs in, instead of a runtime.
+    pub docker: Option<Socket>,
+    /// Further directories of the host that jobs may read (a toolchain outside /usr), at the same paths; what they have in
+    /// `bin` is found first.
     pub tools: Vec<PathBuf>,
+    /// Where package managers find packages without a network.
+    pub mirrors: Vec<Mirror>,
 }
 
 impl BoxSpec {
@@ -54,7 +62,9 @@ impl BoxSpec {
             label: String::new(),
             limits: Limits::DEFAULT,
             runtime: None,
+            docker: None,
             tools: Vec::new(),
+            mirrors: Vec::new(),
         }
     }
 }
@@ -76,8 +86,8 @@ pub enum OpenError {
         /// What the kernel said.
         source: io::Error,
     },
-    /// Every runtime refused, in every way that was tried.
-    #[error("no OCI runtime could run a box here: {}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))]
+    /// Every runtime, or the engine, refused, in every way that was tried.
+    #[error("no box could be run here: {}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))]
     Refused(Vec<Attempt>),
     /// The repository is not a directory that can be boxed.
     #[error("the repository {path:?} cannot be boxed: {reason}")]
@@ -151,6 +161,8 @@ pub(crate) struct Note {
     pub(crate) label: String,
     pub(crate) repo: String,
     pub(crate) runtime: Option<PathBuf>,
+    #[serde(default)]
+    pub(crate) docker: Option<Socket>,
 }
 
 pub(crate) const NOTE: &str = "box.json";
@@ -190,7 +202,7 @@ impl Sandbox {
         let owner = fs::metadata(repo).map_err(state_error("look at", repo))?;
         let owner = (owner.uid(), owner.gid());
         let view = View::open(repo, &layers_dir(dir)).map_err(state_error("make layers in", dir))?;
-        let key = (spec.runtime.clone(), device(repo), device(dir));
+        let key = ((spec.runtime.clone(), spec.docker.clone()), device(repo), device(dir));
         let known =
             FOOTINGS.lock().unwrap_or_else(PoisonError::into_inner).as_ref().and_then(|map| map.get(&key).cloned());
         let known = known.filter(|_| footings.is_none());
@@ -213,8 +225,10 @@ impl Sandbox {
                 Some((_, report, _)) => Ok(Arc::clone(report)),
                 None => {
                     let (root, never) = (RelPath::root(), AtomicBool::new(false));
-                    selfcheck::attack(dir, |job, limits| frame.run(&view, (job, &root), limits, 0, &never))
-                        .map(Arc::new)
+                    selfcheck::attack(dir, &footing.tier, |job, limits| {
+                        frame.run(&view, (job, &root), limits, 0, &never)
+                    })
+                    .map(Arc::new)
                 }
             };
             let self_attack = match self_attack {
@@ -224,12 +238,18 @@ impl Sandbox {
                     continue;
                 }
             };
-            let warmth = known.as_ref().map_or(Warmth::Warm, |(.., warmth)| warmth.clone());
+            let warmth = match (&known, &frame.footing.tier) {
+                (Some((.., warmth)), _) => warmth.clone(),
+                (None, Tier::Oci(_)) => Warmth::Warm,
+                (None, Tier::Docker(_)) => Warmth::Cold(NO_WARM_ENGINE.into()),
+            };
             let line = Mutex::new(Line { containers: 0, orders: 0, warmth, unfit: None });
             let pool = Pool::new(Patience::default());
             let sandbox = Sandbox { spec: spec.clone(), frame, view, self_attack, line, pool };
             if known.is_none() {
-                sandbox.attack_warm();
+                if sandbox.warmth() == Warmth::Warm {
+                    sandbox.attack_warm();
+                }
                 let mut memo = FOOTINGS.lock().unwrap_or_else(PoisonError::into_inner);
                 let held = Arc::clone(&sandbox.self_attack);
                 memo.get_or_insert_default().insert(key, (footing, held, sandbox.warmth()));
@@ -282,8 +302,9 @@ impl Sandbox {
         if let Some(warm) = idle {
             return Ok(warm);
         }
+        let Tier::Oci(runtime) = &self.frame.footing.tier else { return Err(NO_WARM_ENGINE.into()) };
         line.containers += 1;
-        let mut warm = Warm::start(&self.frame, limits, line.containers).map_err(|error| error.to_string())?;
+        let mut warm = Warm::start(&self.frame, runtime, limits, line.containers).map_err(|error| error.to_string())?;
         warm.prepare(&self.frame, limits)?;
         Ok(warm)
     }
@@ -311,7 +332,7 @@ impl Sandbox {
     /// Has the attacks of the self-check made in a warm box too; where one is not to be had or one succeeds, there is none.
     fn attack_warm(&self) {
         let mut line = self.line();
-        let attacked = selfcheck::attack(&self.frame.dir, |job, limits| {
+        let attacked = selfcheck::attack(&self.frame.dir, &self.frame.footing.tier, |job, limits| {
             let warm = self.warm(&mut line, limits).map_err(|reason| RunError::Runtime { reason })?;
             let job = (job, &RelPath::root());
             self.run_warm(warm, &mut line, job, limits, (Instant::now(), &AtomicBool::new(false)))
@@ -389,10 +410,12 @@ impl Drop for Sandbox {
     }
 }
 
-type Key = (Option<PathBuf>, Option<u64>, Option<u64>);
+const NO_WARM_ENGINE: &str = "an engine makes a container for each job";
+
+type Key = ((Option<PathBuf>, Option<Socket>), Option<u64>, Option<u64>);
 /// A footing that worked, what held on it, and whether warm boxes did.
 type Known = (Footing, Arc<SelfAttack>, Warmth);
-/// By runtime asked for and the devices of repository and state.
+/// By runtime or engine asked for and the devices of repository and state.
 static FOOTINGS: Mutex<Option<HashMap<Key, Known>>> = Mutex::new(None);
 
 fn device(path: &Path) -> Option<u64> {
@@ -416,21 +439,27 @@ fn repository(spec: &BoxSpec) -> Result<PathBuf, OpenError> {
     if repo.to_str().is_none_or(|path| path.contains('\n')) {
         return Err(refuse("its path is not UTF-8 or contains a line break".into()));
     }
-    if let Some(tool) = spec.tools.iter().find(|tool| !is_showable(tool)) {
-        return Err(refuse(format!(
-            "the tools {tool:?} are not a directory that a box can show at the same absolute path"
-        )));
+    if let Some(tool) = shown(spec).iter().find(|tool| !is_showable(tool)) {
+        return Err(refuse(format!("{tool:?} is not a directory that a box can show at the same absolute path")));
     }
     Ok(repo)
 }
 
+/// Every directory that a box shows at its own path.
+fn shown(spec: &BoxSpec) -> Vec<PathBuf> {
+    spec.tools.iter().cloned().chain(spec.mirrors.iter().map(|mirror| mirror.dir().to_owned())).collect()
+}
+
 fn is_showable(tool: &Path) -> bool {
     let plain = tool.is_absolute() && tool.components().all(|part| !matches!(part, std::path::Component::ParentDir));
-    let own = ["/proc", "/sys", "/dev", bundle::WORKSPACE].iter().any(|own| tool.starts_with(own));
+    let own = ["/proc", "/sys", "/dev", WORKSPACE].iter().any(|own| tool.starts_with(own));
     plain && !own && tool.parent().is_some() && tool.is_dir()
 }
 
 fn candidates(spec: &BoxSpec) -> Result<Vec<Footing>, OpenError> {
+    if let Some(socket) = &spec.docker {
+        return Ok(footing::docker_footings(socket));
+    }
     let candidates = footing::footings(spec.runtime.as_deref());
     if candidates.is_empty() {
         let names = || crate::runtime::RUNTIME_NAMES.join(", ");
@@ -470,7 +499,14 @@ fn note(dir: &Path, spec: &BoxSpec, repo: &Path, footing: Option<&Footing>) -> i
         owner: Owner::me(),
         label: spec.label.clone(),
         repo: repo.display().to_string(),
-        runtime: footing.map(|footing| footing.runtime.path.clone()),
+        runtime: footing.and_then(|footing| match &footing.tier {
+            Tier::Oci(runtime) => Some(runtime.path.clone()),
+            Tier::Docker(_) => None,
+        }),
+        docker: footing.and_then(|footing| match &footing.tier {
+            Tier::Oci(_) => None,
+            Tier::Docker(socket) => Some(socket.clone()),
+        }),
     };
     let draft = dir.join(".box.json");
     fs::write(&draft, serde_json::to_vec_pretty(&note)?)?;
@@ -480,16 +516,17 @@ fn note(dir: &Path, spec: &BoxSpec, repo: &Path, footing: Option<&Footing>) -> i
 /// Everything that one footing needs, made afresh.
 fn frame(spec: &BoxSpec, repo: &Path, id: &str, dir: &Path, owner: (u32, u32), footing: Footing) -> io::Result<Frame> {
     let random = u32::from_str_radix(&id[..8], 16).unwrap_or(0);
-    let ids = Ids::choose(footing.mapping, owner, random)?;
+    let ids = Ids::choose(&footing, owner, random)?;
     let layers = layers_dir(dir);
     if footing.mapping != Mapping::Rootless {
         chown(&layers, Some(owner.0), Some(owner.1))?;
     }
     let bundle = bundle_dir(dir);
     remove_tree(&bundle)?;
-    bundle::build(&bundle, &spec.tools, ids.inside())?;
-    let tools = spec.tools.clone();
-    Ok(Frame { id: id.to_owned(), dir: dir.to_owned(), repo: repo.to_owned(), owner, tools, footing, ids })
+    let tools = shown(spec);
+    bundle::build(&bundle, &tools, &spec.mirrors, ids.inside())?;
+    let env = policy::base_env(&spec.tools, &spec.mirrors);
+    Ok(Frame { id: id.to_owned(), dir: dir.to_owned(), repo: repo.to_owned(), owner, tools, env, footing, ids })
 }
 
 fn random_id() -> io::Result<String> {

@@ -13,6 +13,7 @@ use std::path::Path;
 use serde::Serialize;
 
 use crate::container::RunError;
+use crate::footing::Tier;
 use crate::job::{Ending, Job, Outcome};
 use crate::limits::Limits;
 
@@ -135,6 +136,7 @@ impl SelfAttack {
 /// not even start.
 pub(crate) fn attack(
     dir: &Path,
+    tier: &Tier,
     run: impl FnOnce(&Job, &Limits) -> Result<Outcome, RunError>,
 ) -> Result<SelfAttack, String> {
     // Nobody in a box reaches it.
@@ -156,7 +158,7 @@ pub(crate) fn attack(
         let tail: String = told.lines().rev().take(3).collect::<Vec<_>>().join(" / ");
         return Err(format!("the self-check ended with {:?}: {tail}", outcome.ending));
     }
-    let mut findings = judge(&told, &host_namespace)?;
+    let mut findings = judge(&told, tier, &host_namespace)?;
     if sink.is_some_and(|sink| !matches!(sink.accept(), Err(error) if error.kind() == ErrorKind::WouldBlock)) {
         findings.worked.push((Attack::ReachNetwork, "a call arrived on the host".into()));
     }
@@ -199,7 +201,7 @@ impl Findings {
 }
 
 /// Judges what the box said; `host` tells this process's own namespaces.
-fn judge(told: &str, host: &dyn Fn(&str) -> Option<String>) -> Result<Findings, String> {
+fn judge(told: &str, tier: &Tier, host: &dyn Fn(&str) -> Option<String>) -> Result<Findings, String> {
     let section = |name: &str| {
         let start = told.split_once(&format!("== {name}\n")).map(|(_, rest)| rest);
         // A section without a line is followed by the next one at once.
@@ -208,6 +210,7 @@ fn judge(told: &str, host: &dyn Fn(&str) -> Option<String>) -> Result<Findings, 
         text.ok_or_else(|| format!("the box does not say its {name}"))
     };
     section("done")?;
+    let is_docker = matches!(tier, Tier::Docker(_));
     let mut findings = Findings::default();
     for line in section("attacks")?.lines() {
         let mut words = line.splitn(3, ' ');
@@ -240,12 +243,16 @@ fn judge(told: &str, host: &dyn Fn(&str) -> Option<String>) -> Result<Findings, 
     for socket in section("net/unix")?.lines().skip(1).filter_map(|line| line.split_whitespace().nth(7)) {
         findings.worked.push((Attack::ReachHostSocket, format!("seeing {socket}")));
     }
-    for mount in section("self/mountinfo")?.lines().filter_map(writable_mount) {
+    for mount in section("self/mountinfo")?.lines().filter_map(|line| writable_mount(line, tier)) {
         findings.worked.push((Attack::Remount, format!("{mount} is writable")));
     }
     for kind in ["user", "mnt", "pid", "net", "ipc", "uts", "cgroup"] {
         let inside = section(&format!("ns/{kind}"))?.trim();
-        if inside.is_empty() || host(kind).as_deref() == Some(inside) {
+        if kind == "user" && is_docker {
+            // Nobody in the box has a capability in it, and nobody can make another; the job's user owns nothing.
+            let words = "an engine gives boxes no user namespace of their own";
+            findings.untried.push((Attack::NestNamespace, words.into()));
+        } else if inside.is_empty() || host(kind).as_deref() == Some(inside) {
             findings.worked.push((Attack::NestNamespace, format!("being in the host's {kind} namespace")));
         }
     }
@@ -253,20 +260,28 @@ fn judge(told: &str, host: &dyn Fn(&str) -> Option<String>) -> Result<Findings, 
 }
 
 /// Where a job may write; what is written there is its own, or goes with it.
-const WRITABLE: [&str; 5] = [crate::bundle::WORKSPACE, "/tmp", "/home/agent", "/dev/shm", "/dev/pts"];
+const WRITABLE: [&str; 5] = [crate::policy::WORKSPACE, "/tmp", "/home/agent", "/dev/shm", "/dev/pts"];
 
 /// The mount point of a line of mountinfo (proc(5)) whose mount can be written although it must not be.
-fn writable_mount(line: &str) -> Option<&str> {
+fn writable_mount<'a>(line: &'a str, tier: &Tier) -> Option<&'a str> {
     let mut fields = line.split(' ');
-    let (point, options) = (fields.nth(4)?, fields.next()?);
+    let (root, point, options) = (fields.nth(3)?, fields.next()?, fields.next()?);
     // In /proc the kernel asks for capabilities that no job has; what anybody could write there is mounted over, read-only.
-    let own = WRITABLE.contains(&point) || point == "/proc";
+    let own = WRITABLE.contains(&point) || point == "/proc" || is_engines(root, point, tier);
     (!own && !options.split(',').any(|option| option == "ro")).then_some(point)
+}
+
+/// Mounts that an engine makes writable whatever it is told: the directory of devices, which is root's, whom no job in an engine
+/// may be; its /dev/null, which covers what is masked; and that of message queues, which are the box's own like those made by
+/// the system call.
+fn is_engines(root: &str, point: &str, tier: &Tier) -> bool {
+    matches!(tier, Tier::Docker(_)) && (["/dev", "/dev/mqueue"].contains(&point) || root == "/null")
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::runtime::Runtime;
 
     const GOOD: &str = "== self/status\nCapInh:\t0000\nCapPrm:\t0000\nCapEff:\t0000\nCapBnd:\t0000\nCapAmb:\t0000\nNoNewPrivs:\t1\n\
         Seccomp:\t2\n== self/mountinfo\n1 2 0:1 / / ro,relatime - ext4 x ro\n3 1 0:1 / /tmp rw - tmpfs t rw\n\
@@ -274,8 +289,12 @@ mod tests {
         == ns/user\nuser:[9]\n== ns/mnt\nmnt:[9]\n== ns/pid\npid:[9]\n== ns/net\nnet:[9]\n== ns/ipc\nipc:[9]\n== ns/uts\nuts:[9]\n\
         == ns/cgroup\ncgroup:[9]\n== attacks\nuntried remount there is no mount in the box\nnoise\n== done\n";
 
+    fn oci() -> Tier {
+        Tier::Oci(Runtime { path: "/usr/sbin/runc".into() })
+    }
+
     fn report(told: &str) -> Result<SelfAttack, String> {
-        judge(told, &|kind| Some(format!("{kind}:[1]"))).and_then(|findings| findings.report(1))
+        judge(told, &oci(), &|kind| Some(format!("{kind}:[1]"))).and_then(|findings| findings.report(1))
     }
 
     #[test]

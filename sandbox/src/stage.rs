@@ -59,15 +59,7 @@ pub(crate) fn within<T: Send>(
         mount_change("/", MountPropagationFlags::PRIVATE | MountPropagationFlags::REC)?;
         let mut trees = Vec::new();
         for part in parts {
-            let recursive =
-                if part.how == How::ReadOnly { OpenTreeFlags::AT_RECURSIVE } else { OpenTreeFlags::empty() };
-            let flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC | recursive;
-            let tree = open_tree(CWD, &part.source, flags)?;
-            match (part.how, idmap) {
-                (How::Idmapped, Some(idmap)) => set_idmap(tree.as_fd(), idmap.as_fd())?,
-                (How::ReadOnly, _) => set_read_only(tree.as_fd())?,
-                (How::Plain, _) | (How::Idmapped, None) => {}
-            }
+            let tree = clone_part(part, idmap)?;
             trees.push(tree);
         }
         mount("cloister", place, "tmpfs", MountFlags::NOSUID | MountFlags::NODEV, c"mode=755,size=64k")?;
@@ -86,6 +78,25 @@ pub(crate) fn within<T: Send>(
         let thread = std::thread::Builder::new().name("stage".into()).spawn_scoped(scope, inside)?;
         thread.join().unwrap_or_else(|_| Err(io::Error::other("the staging thread panicked")))
     })
+}
+
+/// The tree of a part, mounted nowhere yet.
+fn clone_part(part: &Part, idmap: Option<&OwnedFd>) -> io::Result<OwnedFd> {
+    let recursive = if part.how == How::ReadOnly { OpenTreeFlags::AT_RECURSIVE } else { OpenTreeFlags::empty() };
+    let flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC | recursive;
+    let tree = open_tree(CWD, &part.source, flags)?;
+    match (part.how, idmap) {
+        (How::Idmapped, Some(idmap)) => set_idmap(tree.as_fd(), idmap.as_fd())?,
+        (How::ReadOnly, _) => set_read_only(tree.as_fd())?,
+        (How::Plain, _) | (How::Idmapped, None) => {}
+    }
+    Ok(tree)
+}
+
+/// Mounts one part at `target`, an existing directory, in the mount namespace of this thread.
+pub(crate) fn mount_part(part: &Part, idmap: Option<&OwnedFd>, target: &Path) -> io::Result<()> {
+    let tree = clone_part(part, idmap)?;
+    Ok(move_mount(&tree, "", CWD, target, MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH)?)
 }
 
 /// `struct mount_attr` of linux/mount.h, version 0.

@@ -195,7 +195,7 @@ impl View {
     }
 
     /// The paths at which the upper layer has something: every other file is as in the repository, or gone.
-    pub fn touched(&self) -> Result<Vec<PathBuf>, ViewError> {
+    pub fn touched(&self, keep: impl Fn(&RelPath) -> bool) -> Result<Vec<PathBuf>, ViewError> {
         let mut touched = Vec::new();
         let mut waiting = vec![RelPath::root()];
         while let Some(path) = waiting.pop() {
@@ -203,6 +203,7 @@ impl View {
             for name in beneath::names(&upper).map_err(at(&path))? {
                 let below = path.join(&name);
                 match beneath::child(&upper, &name).map_err(at(&below))? {
+                    _ if !keep(&below) => {}
                     Some(inode) if inode.kind() == Kind::Dir => waiting.push(below),
                     Some(_) => touched.push(below.as_path().to_owned()),
                     None => {}

@@ -18,12 +18,13 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::process::{Pid, PidfdFlags, Signal};
 
-use crate::bundle::{self, Process};
+use crate::bundle;
 use crate::cgroup;
 use crate::container::{Frame, RunError, Watch, bundle_dir, io_error, runtime_root};
 use crate::job::{Ending, Job, Outcome, Usage};
 use crate::limits::Limits;
 use crate::path::RelPath;
+use crate::policy::{self, Process};
 use crate::pump::Pump;
 use crate::remove::remove_tree;
 use crate::runtime::{self, Runtime};
@@ -65,14 +66,14 @@ pub(crate) struct Ran {
 
 impl Warm {
     /// Starts a container with the init in it, and its keeper.
-    pub(crate) fn start(frame: &Frame, limits: &Limits, number: u64) -> Result<Warm, RunError> {
+    pub(crate) fn start(frame: &Frame, runtime: &Runtime, limits: &Limits, number: u64) -> Result<Warm, RunError> {
         frame.renew_work(None)?;
-        let place = frame.stage_place()?;
+        let place = frame.stage_place(runtime)?;
         let places = frame.places(place.as_deref());
         if let Some(reason) = bundle::unkeepable(&places) {
             return Err(RunError::Runtime { reason });
         }
-        let name = format!("cloister-{}-{number}", frame.id);
+        let name = frame.container(number);
         let program = bundle::add_init(&bundle_dir(&frame.dir)).map_err(io_error("write the init"))?;
         // Listed before the configuration lists them: one that comes in between makes the box unsuitable, no worse.
         let covered = frame.host_sockets();
@@ -85,14 +86,14 @@ impl Warm {
         }
         let (log, pid_file) = (frame.dir.join("runtime.log"), frame.dir.join("init.pid"));
         let _ = fs::remove_file(&log);
-        let mut command = frame.run_command(&log);
+        let mut command = frame.run_command(runtime, &log);
         command.arg("--detach").arg("--pid-file").arg(&pid_file).arg("--bundle").arg(&places.bundle).arg(&name);
         command.stdin(Stdio::from(OwnedFd::from(theirs))).stdout(Stdio::null()).stderr(Stdio::null());
         let mut keeper = Command::new(program);
         keeper.arg("keeper").args([&places.lower, &places.layers]).arg(frame.ids.inside().to_string());
         keeper.env_clear().current_dir("/").stdin(Stdio::from(OwnedFd::from(keepers))).stderr(Stdio::null());
 
-        let runtime = frame.footing.runtime.clone();
+        let runtime = runtime.clone();
         let container = Container { runtime, root: runtime_root(&frame.dir), name, cgroups: frame.footing.cgroups };
         let act = move || {
             let mut keeper = keeper;
@@ -331,11 +332,11 @@ enum Told {
 }
 
 fn order((job, cwd): (&Job, &RelPath), number: u32, limits: &Limits, frame: &Frame) -> Order {
-    let cwd = bundle::workspace(cwd).to_string_lossy().into_owned();
-    let mut env = bundle::env(job);
+    let cwd = policy::workspace(cwd).to_string_lossy().into_owned();
+    let mut env = policy::env(&frame.env, job);
     // As the shell that is process 1 of other boxes does.
     env.insert(0, format!("PWD={cwd}"));
-    Order { number, cwd, argv: bundle::bare_args(job, limits, &frame.footing), env }
+    Order { number, cwd, argv: policy::bare_args(job, limits, &frame.footing), env }
 }
 
 fn run_to_end(mut command: Command) -> io::Result<()> {

@@ -199,7 +199,7 @@ fn a_file_that_is_no_whole_model_is_refused_by_run_and_by_serve() {
     for (name, expected) in cases {
         let file = format!("{{dir}}/{name}.gguf");
         let loading = if matches!(name, "cut" | "foreign") { format!("loading {name}\n") } else { String::new() };
-        check(&home, &["serve", "--model", &file], 3, &format!("{loading}{expected}"));
+        check(&home, &["serve", "--listen", "127.0.0.1:0", "--model", &file], 3, &format!("{loading}{expected}"));
         if boxes_work() {
             check(&home, &["run", "fix it", "--repo", "{dir}/repo", "--model", &file], 3, &expected);
         }
@@ -241,8 +241,33 @@ fn an_address_that_others_can_reach_is_refused_before_a_model_is_looked_for() {
         &home,
         &["serve", "--listen", "0.0.0.0:1"],
         3,
-        "error: 0.0.0.0:1 can be reached from other machines, which needs API keys, and those come later; use 127.0.0.1 or [::1]\n  \
-         what to do: choose another loopback address with --listen 127.0.0.1:PORT\n",
+        "error: 0.0.0.0:1 can be reached from other machines, so it must ask for API keys; or use 127.0.0.1 or [::1]\n  \
+         what to do: choose another address with --listen 127.0.0.1:PORT, or name those who may ask with --keys FILE\n",
+    );
+}
+
+#[test]
+fn keys_that_are_none_are_refused_before_a_model_is_looked_for() {
+    let home = Home::new();
+    std::fs::write(home.beside("keys"), "alice secret\n").unwrap();
+    let told = home.cloister(&["serve", "--keys", home.beside("keys").to_str().unwrap()]).expect(4);
+    assert!(told.err.starts_with("error: line 1 is no key: a SHA-256 is 64 hexadecimal digits\n"), "{}", told.err);
+    assert!(told.err.contains("what to do: each line is a label and the SHA-256 of a key"), "{}", told.err);
+    assert!(!told.err.contains("secret"), "what may be a key is not repeated: {}", told.err);
+}
+
+#[test]
+fn a_port_that_is_taken_is_refused_before_a_model_is_loaded() {
+    let home = Home::new();
+    std::fs::write(home.beside("foreign.gguf"), gguf("mamba")).unwrap();
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    let file = home.beside("foreign.gguf");
+    let told = home.cloister(&["serve", "--model", file.to_str().unwrap(), "--listen", &address]).expect(3);
+    assert!(
+        told.err.starts_with(&format!("error: cannot listen on {address}: Address already in use")),
+        "{}",
+        told.err
     );
 }
 

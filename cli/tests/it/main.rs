@@ -10,6 +10,7 @@ mod hooks;
 mod hostile;
 mod lookup;
 mod model_server;
+mod offline;
 mod real_model;
 mod second_model;
 mod session;

@@ -183,6 +183,8 @@ impl IntoResponse for ApiError {
         let headers = response.headers_mut();
         if matches!(self.code, "queue_full" | "model_loading") {
             headers.insert(header::RETRY_AFTER, HeaderValue::from(RETRY_AFTER_SECONDS));
+        } else if self.status == StatusCode::UNAUTHORIZED {
+            headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
         } else if self.status.is_server_error() {
             // OpenAI's clients repeat every 5xx unless told: what took too long once would take as long again.
             headers.insert("x-should-retry", HeaderValue::from_static("false"));

@@ -3,7 +3,7 @@
 use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
-use sandbox::{BoxSpec, ChangeKind, Ending, Job, JobError, OpenError, RunError, Sandbox};
+use sandbox::{BoxSpec, ChangeKind, Ecosystem, Ending, Job, JobError, Mirror, OpenError, RunError, Sandbox};
 
 use crate::harness::{Yard, as_nobody, open, run, sh, snapshot, text, write_for_all};
 
@@ -116,14 +116,21 @@ fn the_environment_holds_what_the_box_and_the_job_say_and_nothing_else() {
     assert_eq!(
         lines,
         [
+            "CARGO_NET_OFFLINE=true",
+            "GOPROXY=off",
+            "GOTOOLCHAIN=local",
             "HOME=/home/agent",
             "LANG=C",
             "MINE=1 2",
+            "PIP_DISABLE_PIP_VERSION_CHECK=1",
+            "PIP_NO_INDEX=1",
             "PWD=/workspace",
             "PYTHONDONTWRITEBYTECODE=1",
             "TERM=dumb",
             "TZ=UTC",
             "USER=agent",
+            "npm_config_offline=true",
+            "npm_config_update_notifier=false",
         ]
     );
 }
@@ -185,6 +192,79 @@ fn a_toolchain_outside_usr_can_be_shown_read_only() {
     let Some(sandbox) = open(BoxSpec { tools: vec![tools.path().to_owned()], ..yard.spec() }) else { return };
     let script = format!("cat {0}/version; touch {0}/x 2>/dev/null || echo kept", tools.path().display());
     assert_eq!(text(&sh(&sandbox, &script)), "7\nkept\n");
+}
+
+#[test]
+fn the_second_wall_stands_in_a_fresh_and_in_a_warm_box_where_the_kernel_has_one() {
+    if sandbox::landlock_version().is_none() {
+        eprintln!("skipped: no Landlock");
+        return;
+    }
+    let yard = Yard::new();
+    let Some(sandbox) = yard.open() else { return };
+    // The owner of a process may do this; no other wall forbids it.
+    let script = "(echo x > /proc/self/comm) 2>&1; echo data > kept; mkdir -p a b /tmp/c; mv kept a/; mv a/kept b/; cat b/kept; \
+                  echo y > /tmp/c/x; echo z > ~/x; echo null > /dev/null; (echo err > /dev/stderr) 2>&1; cat /tmp/c/x ~/x";
+    let fresh = Job { read_only: false, hidden: vec!["src/util.py".into()], ..Job::new(["sh", "-c", script]) };
+    for job in [fresh, Job::new(["sh", "-c", script])] {
+        let outcome = run(&sandbox, &job);
+        let told = text(&outcome);
+        assert!(told.contains("Permission denied") && told.ends_with("data\nerr\ny\nz\n"), "{told}");
+    }
+    if sandbox.warmth() == sandbox::Warmth::Warm && sandbox::landlock_version() >= Some(6) {
+        // Process 1 has the job's user and could be asked by any of them.
+        let outcome = sh(&sandbox, "kill -0 1 2>/dev/null || echo refused; sleep 9 & kill $! && echo ours");
+        assert_eq!(text(&outcome), "refused\nours\n");
+    }
+}
+
+#[test]
+fn what_a_shown_toolchain_has_in_bin_is_found_before_what_the_host_has() {
+    let yard = Yard::new();
+    let tools = tempfile::tempdir().expect("tools");
+    std::fs::create_dir(tools.path().join("bin")).expect("bin");
+    write_for_all(&tools.path().join("bin/env"), "#!/bin/sh\necho ours\n");
+    for path in ["", "bin", "bin/env"] {
+        let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+        std::fs::set_permissions(tools.path().join(path), mode).expect("mode");
+    }
+    let Some(sandbox) = open(BoxSpec { tools: vec![tools.path().to_owned()], ..yard.spec() }) else { return };
+    assert_eq!(text(&sh(&sandbox, "env")), "ours\n");
+}
+
+/// As `pip wheel` writes it, by hand: a module and its metadata.
+const WHEEL: &str = "
+import zipfile
+with zipfile.ZipFile('tinything-1.2-py3-none-any.whl', 'w') as wheel:
+    wheel.writestr('tinything.py', 'value = 7')
+    wheel.writestr('tinything-1.2.dist-info/METADATA', 'Metadata-Version: 2.1\\nName: tinything\\nVersion: 1.2\\n')
+    wheel.writestr('tinything-1.2.dist-info/WHEEL', 'Wheel-Version: 1.0\\nGenerator: by hand\\nRoot-Is-Purelib: true\\nTag: py3-none-any\\n')
+    wheel.writestr('tinything-1.2.dist-info/RECORD', 'tinything.py,,\\ntinything-1.2.dist-info/METADATA,,\\ntinything-1.2.dist-info/WHEEL,,\\ntinything-1.2.dist-info/RECORD,,\\n')
+";
+
+#[test]
+fn pip_installs_from_a_mirror_and_says_at_once_what_is_not_there() {
+    let yard = Yard::new();
+    let wheels = tempfile::tempdir().expect("wheels");
+    std::fs::set_permissions(wheels.path(), std::os::unix::fs::PermissionsExt::from_mode(0o755)).expect("mode");
+    let made = std::process::Command::new("python3").args(["-c", WHEEL]).current_dir(wheels.path()).status();
+    let pip = std::process::Command::new("/usr/bin/python3").args(["-m", "pip", "--version"]).output();
+    if !made.is_ok_and(|status| status.success()) || !pip.is_ok_and(|told| told.status.success()) {
+        eprintln!("skipped: no pip below /usr");
+        return;
+    }
+    let mirror = Mirror::open(Ecosystem::Pip, wheels.path()).expect("a mirror");
+    let Some(sandbox) = open(BoxSpec { mirrors: vec![mirror.clone()], ..yard.spec() }) else { return };
+    let install = "/usr/bin/python3 -m pip install --quiet --break-system-packages --target /tmp/here";
+    let outcome = sh(
+        &sandbox,
+        &format!("{install} tinything && PYTHONPATH=/tmp/here python3 -c 'import tinything; print(tinything.value)'"),
+    );
+    assert!(text(&outcome).ends_with("7\n"), "{}", text(&outcome));
+    let outcome = sh(&sandbox, &format!("{install} tinything==2"));
+    assert_ne!(outcome.ending, Ending::Exited(0));
+    let told = sandbox::missing(&outcome.stdout, &[mirror]);
+    assert_eq!(told.as_deref(), Some("not available offline: tinything==2; available: tinything 1.2"));
 }
 
 #[test]

@@ -6,7 +6,7 @@ use std::sync::atomic::AtomicBool;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use sandbox::{BoxSpec, Footing, Job, OpenError, Outcome, Sandbox, footings};
+use sandbox::{BoxSpec, Footing, Job, OpenError, Outcome, Sandbox, Socket, docker_footings, footings};
 use tempfile::TempDir;
 
 /// A small repository and a place for boxes.
@@ -77,8 +77,23 @@ pub fn everywhere(check: impl Fn(&Yard, &Sandbox)) {
         }
         worked += usize::from(on(&footing, &check));
     }
+    let on_engine = engine().map(|socket| docker_footings(&socket)).unwrap_or_default();
+    for footing in on_engine.into_iter().take(if all { usize::MAX } else { 1 }) {
+        worked += usize::from(on(&footing, &check));
+    }
     assert!(worked > 0 || Yard::new().open().is_none(), "boxes can be made here, but on no footing");
 }
+
+/// The engine to test with; `None`, with a line that says so, where none is named.
+pub fn engine() -> Option<Socket> {
+    let Ok(address) = std::env::var(ENGINE) else {
+        eprintln!("SKIPPED: no engine; name its socket with {ENGINE}=unix:///path (deploy/test-docker.sh starts one)");
+        return None;
+    };
+    Some(address.parse().expect("the address of an engine"))
+}
+
+const ENGINE: &str = "CLOISTER_TEST_DOCKER";
 
 fn on(footing: &Footing, check: &impl Fn(&Yard, &Sandbox)) -> bool {
     let yard = Yard::new();
@@ -119,6 +134,8 @@ pub fn as_nobody(tests: &[&str]) -> Option<String> {
         .args(tests)
         .arg("--nocapture")
         .env("TMPDIR", &tmp)
+        // Who may speak to an engine is root.
+        .env_remove(ENGINE)
         .current_dir("/")
         .uid(NOBODY)
         .gid(NOBODY)

@@ -2,9 +2,11 @@
 
 mod apply;
 mod boxes;
+mod docker;
 mod escapes;
 mod harness;
 mod limits;
 mod reap;
+mod thousand;
 mod view;
 mod warm;

@@ -26,9 +26,13 @@ fn reading_falls_through_to_the_repository_and_writing_stays_above() {
     assert_eq!(view.read("src/main.py").expect("read"), b"two");
     let names: Vec<PathBuf> = view.walk(|_| true).expect("walk").into_iter().map(|entry| entry.path).collect();
     assert_eq!(names, ["README.md", "src", "src/main.py", "src/new.py", "src/util.py"].map(PathBuf::from));
-    let mut touched = view.touched().expect("touched");
+    let mut touched = view.touched(|_| true).expect("touched");
     touched.sort();
     assert_eq!(touched, ["src/main.py", "src/new.py"].map(PathBuf::from));
+    assert!(
+        view.touched(|at| at.as_path() != Path::new("src")).expect("touched").is_empty(),
+        "what is not kept is not entered"
+    );
     assert_eq!(snapshot(&yard.repo()), before);
 }
 
@@ -42,7 +46,7 @@ fn a_removed_file_is_gone_comes_back_when_written_and_is_told_as_deleted_between
     let changes = view.changes(|_| true).expect("changes");
     assert_eq!((changes.len(), changes[0].kind), (1, ChangeKind::Deleted));
     assert_eq!(changes[0].before.as_deref(), Some(&b"read me\n"[..]));
-    assert_eq!(view.touched().expect("touched"), [PathBuf::from("README.md")]);
+    assert_eq!(view.touched(|_| true).expect("touched"), [PathBuf::from("README.md")]);
     view.write("README.md", b"read me\n").expect("write");
     assert!(view.changes(|_| true).expect("changes").is_empty(), "the same bytes are no change");
     view.write("only-above", b"x").expect("write");

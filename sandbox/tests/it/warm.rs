@@ -86,6 +86,11 @@ fn a_job_that_leaves_anything_in_the_kernel_or_on_the_init_costs_the_box_and_not
             "import socket; s = socket.create_server(('127.0.0.1', 8000)); c = socket.create_connection(('127.0.0.1', 8000)); a = s.accept()[0]; a.close(); c.close()".into(),
         ),
     ] {
+        // Where the second wall stands, no job can make one.
+        if left == "a POSIX queue" && sandbox::landlock_version().is_some() {
+            assert!(!run(&sandbox, &Job::new(["python3", "-c", &script])).ending.succeeded(), "{left}");
+            continue;
+        }
         fs::write(yard.repo().join("leave.py"), script).expect("script");
         let (outcome, kept) = is_kept(&sandbox, "python3 /workspace/leave.py");
         assert!(outcome.ending.succeeded(), "{left}: {}", text(&outcome));
@@ -104,7 +109,10 @@ fn the_init_can_be_neither_killed_nor_read_nor_spoken_for_by_a_job() {
         "attack.py",
         "import os, signal
 for number in ('KILL', 'TERM', 'STOP', 'SEGV', 'PIPE', 'CHLD', 'CONT', 'HUP'):
-    os.kill(1, getattr(signal, 'SIG' + number))
+    try:
+        os.kill(1, getattr(signal, 'SIG' + number))
+    except PermissionError:
+        pass  # The second wall is there.
 for name in ('mem', 'environ', 'maps', 'fd/0', 'auxv', 'exe'):
     for flags in (os.O_RDONLY, os.O_RDWR):
         try:

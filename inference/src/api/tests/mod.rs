@@ -6,6 +6,7 @@ mod bench;
 mod completions;
 mod ending;
 mod hostile;
+mod keys;
 mod messages;
 mod protocol;
 mod requests;
