@@ -1,7 +1,7 @@
 #!/bin/sh
 # Runs the tests: with nextest where it is installed, else with cargo's own runner. The slow ones get what they need first.
 set -eu
-if [ -n "${CLOISTER_SLOW:-}" ] && [ -z "${CLOISTER_TEST_JS_MODULES:-}" -o -z "${CLOISTER_TEST_CLIENTS:-}" ]; then
+if [ -n "${CLOISTER_SLOW:-}" ] && { [ -z "${CLOISTER_TEST_JS_MODULES:-}" ] || [ -z "${CLOISTER_TEST_CLIENTS:-}" ]; }; then
 	runners="${CLOISTER_HOME:-$HOME/.cloister}/test-runners"
 	clients="${CLOISTER_HOME:-$HOME/.cloister}/test-clients"
 	sh "$(dirname "$0")/test-deps.sh" "$runners" "$clients"

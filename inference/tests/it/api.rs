@@ -47,7 +47,11 @@ impl Server {
     }
 
     fn ask(&self, body: &Value) -> String {
-        let url = format!("http://{}/v1/chat/completions", self.address);
+        self.ask_at("/v1/chat/completions", body)
+    }
+
+    fn ask_at(&self, path: &str, body: &Value) -> String {
+        let url = format!("http://{}{path}", self.address);
         let answer = ureq::post(&url).content_type("application/json").send(body.to_string());
         answer.unwrap().body_mut().read_to_string().unwrap()
     }
@@ -104,6 +108,46 @@ fn a_served_answer_is_the_engines_own_whole_and_streamed() {
     let computed = usage["cloister"]["computed_tokens"].as_u64().unwrap();
     assert!(cached > computed, "the second time most of the prompt is cached: {usage}");
     assert_eq!(Some(cached + computed), usage["prompt_tokens"].as_u64());
+}
+
+#[test]
+fn the_same_answer_comes_in_every_dialect() {
+    let server = Server::start();
+    let question = "a question for everybody";
+    let json = |path: &str, body: Value| -> Value { serde_json::from_str(&server.ask_at(path, &body)).unwrap() };
+    let seed = (0..100).find(|seed| said(&server.engine, &format!("{question} {seed}"), 20).0.chars().count() > 5);
+    let question = format!("{question} {}", seed.expect("an answer of some length"));
+    let (text, _) = said(&server.engine, &question, 20);
+    let messages = json!([{"role": "user", "content": question}]);
+    let asked = |extra: Value| {
+        let mut body = json!({"model": "tiny", "temperature": 0, "max_tokens": 20});
+        body.as_object_mut().unwrap().extend(extra.as_object().unwrap().clone());
+        body
+    };
+
+    let message = json("/v1/messages", asked(json!({"messages": messages})));
+    assert_eq!(message["content"][0]["text"], text);
+    let count = json("/v1/messages/count_tokens", asked(json!({"messages": messages})))["input_tokens"].as_u64();
+    let usage = &message["usage"];
+    let parts = ["input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens"];
+    assert_eq!(Some(parts.iter().filter_map(|part| usage[part].as_u64()).sum::<u64>()), count);
+    let response = json("/v1/responses", asked(json!({"input": question, "max_output_tokens": 20})));
+    assert_eq!(response["output"][0]["content"][0]["text"], text);
+    let prompt = server.engine.chat().encode(&[Message::new(Role::User, &*question)], None, true).unwrap();
+    let completion = json("/v1/completions", asked(json!({"prompt": prompt})));
+    assert_eq!(completion["choices"][0]["text"], text);
+    assert_eq!(
+        json("/detokenize", json!({"tokens": prompt}))["content"],
+        server.engine.chat().tokenizer().decode(&prompt)
+    );
+
+    // A stop string that the engine finds is told by its name.
+    let at = text.char_indices().nth(3).unwrap().0;
+    let stop: String = text[at..].chars().take(2).collect();
+    let stopped = json("/v1/messages", asked(json!({"messages": messages, "stop_sequences": ["never", stop]})));
+    assert_eq!((&stopped["stop_reason"], &stopped["stop_sequence"]), (&json!("stop_sequence"), &json!(stop)));
+    let before = text.find(&stop).unwrap();
+    assert_eq!(stopped["content"][0]["text"].as_str().unwrap_or_default(), &text[..before]);
 }
 
 #[test]

@@ -13,8 +13,11 @@ use crate::api::error::ApiError;
 use crate::api::fields::Fields;
 use crate::api::toolcall::ToolCall;
 
+/// Makes what is said where a request is silent.
+type Silent = fn() -> Value;
+
 /// What an answer repeats of its request, and what it says where the request is silent.
-const REPEATED: [(&str, fn() -> Value); 11] = [
+const REPEATED: [(&str, Silent); 11] = [
     ("instructions", || Value::Null),
     ("max_output_tokens", || Value::Null),
     ("metadata", || json!({})),
