@@ -98,16 +98,17 @@ impl Run {
         let _ = self.job.events.send(Event::Text { text, token });
     }
 
-    /// Sends the last event, and gives the text and the tokens that it was made of.
-    pub fn close(mut self) -> (String, Vec<u32>) {
+    /// Sends the last event. Before that `remember` gets the text and the tokens that it was made of: whoever asks again at
+    /// once, with this answer in the prompt, shall find them known.
+    pub fn close(mut self, remember: impl FnOnce(&str, &[u32])) {
         if self.usage.generated_tokens == 0 {
             self.time();
         }
         self.stream.close();
         let (text, stopped_by) = self.stream.into_text();
         let reason = self.ended.unwrap_or(FinishReason::Cancelled);
-        self.job.done(Finish { reason, text: text.clone(), stopped_by, usage: self.usage });
-        (text, self.generated)
+        remember(&text, &self.generated);
+        self.job.done(Finish { reason, text, stopped_by, usage: self.usage });
     }
 
     fn time(&mut self) {

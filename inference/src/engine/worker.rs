@@ -244,8 +244,7 @@ impl Worker {
             if run.begun.is_none() {
                 self.queued.fetch_sub(1, Ordering::Relaxed);
             }
-            let (text, generated) = run.close();
-            self.chat.remember(&text, &generated);
+            run.close(|text, generated| self.chat.remember(text, generated));
         }
     }
 
