@@ -48,8 +48,13 @@ pub(crate) fn run(
     let image = engine.ensure_image(image::REPOSITORY, &tag, tar)?;
     frame.renew_work(None)?;
     let shown = policy::host_trees(&frame.tools);
-    let policy =
-        Policy::of(Process::Job(job, cwd, &frame.env), limits, &frame.footing, &frame.ids, shown.iter().map(|tree| tree.as_path()));
+    let policy = Policy::of(
+        Process::Job(job, cwd, &frame.env),
+        limits,
+        &frame.footing,
+        &frame.ids,
+        shown.iter().map(|tree| tree.as_path()),
+    );
     let labels = labels(&frame.id, &Owner::me()).map_err(io_error("write the labels"))?;
     let (stage, lower, layers) = Stage::set(frame).map_err(io_error("mount the layers of the workspace"))?;
     let volume = body::volume(&name, labels.clone(), &lower, &layers);

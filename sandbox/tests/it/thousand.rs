@@ -81,7 +81,8 @@ fn of_a_thousand_boxes_killed_at_random_with_their_owner_among_them_nothing_is_l
     for kill in 1..=KILLS {
         let mut owner = Command::new(&own);
         owner.args(["--exact", "thousand::thousand_owner_process"]);
-        let mut owner = owner.env(OWNER_OF, format!("{}#{}", root.display(), random.below(1 << 30))).spawn().expect("child");
+        let mut owner =
+            owner.env(OWNER_OF, format!("{}#{}", root.display(), random.below(1 << 30))).spawn().expect("child");
         while done(&root) < boxes() * kill / KILLS {
             assert!(started.elapsed() < WAIT_MAX, "{} boxes after {WAIT_MAX:?}", done(&root));
             assert!(owner.try_wait().expect("wait").is_none(), "the owner ended by itself");
