@@ -85,6 +85,12 @@ const OUTPUT_PATIENCE: Duration = Duration::from_secs(2);
 /// How long a killed container may take to be gone.
 const DEATH_PATIENCE: Duration = Duration::from_secs(5);
 
+/// The exit code that a shell gives for a child that was killed.
+const KILLED: i64 = 128 + 9;
+/// How often, and after what pause each, it is asked again whether memory ran out.
+const OUT_OF_MEMORY_LOOKS: usize = 5;
+const OUT_OF_MEMORY_PAUSE: Duration = Duration::from_millis(40);
+
 fn refused(what: &'static str) -> impl FnOnce(Error) -> EngineError {
     move |error| EngineError::Refused { what, reason: words(&error) }
 }
@@ -228,11 +234,24 @@ impl Engine {
         };
         let _ = tokio::time::timeout(OUTPUT_PATIENCE, rest).await;
         fed.abort();
-        let state = self.docker.inspect_container(name, None::<InspectContainerOptions>).await;
-        let state = state.map_err(refused("look at the container"))?.state.unwrap_or_default();
+        let mut out_of_memory = self.was_out_of_memory(name).await?;
+        // That memory ran out may be told after the end that came of it.
+        for _ in 0..OUT_OF_MEMORY_LOOKS {
+            if out_of_memory || stopped.is_some() || code != KILLED {
+                break;
+            }
+            tokio::time::sleep(OUT_OF_MEMORY_PAUSE).await;
+            out_of_memory = self.was_out_of_memory(name).await?;
+        }
         let Output { stdout, stderr, .. } = taken;
-        let (stopped, out_of_memory) = (stopped.map(|(ending, _)| ending), state.oom_killed == Some(true));
+        let stopped = stopped.map(|(ending, _)| ending);
         Ok(Ended { code, stopped, out_of_memory, stdout, stderr })
+    }
+
+    async fn was_out_of_memory(&self, name: &str) -> Result<bool, EngineError> {
+        let told = self.docker.inspect_container(name, None::<InspectContainerOptions>).await;
+        let state = told.map_err(refused("look at the container"))?.state.unwrap_or_default();
+        Ok(state.oom_killed == Some(true))
     }
 
     /// Kills process 1 of a container, and with it, as it leads the process-id namespace, every other one.

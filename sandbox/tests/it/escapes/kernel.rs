@@ -203,9 +203,9 @@ for name in os.listdir('/proc'):
     path = '/proc/' + name
     # What is masked is /dev/null, which takes everything and keeps nothing.
     if told(lambda: os.close(os.open(path, os.O_WRONLY))) == 'DONE' and os.stat(path).st_rdev != os.makedev(1, 3): opened.append(path)
-print(opened, os.listdir('/sys'), told(lambda: os.unlink('/dev/null')), told(lambda: os.symlink('/proc/sys', '/dev/x')))
+print(opened, os.listdir('/sys'), [e for e in (told(lambda: os.unlink('/dev/null')), told(lambda: os.symlink('/proc/sys', '/dev/x'))) if e not in ('EROFS', 'EACCES')])
 ",
-        "[] [] EROFS EROFS\n",
+        "[] [] []\n",
     );
 }
 
