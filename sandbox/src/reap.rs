@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime};
 
 use crate::container::runtime_root;
 use crate::docker;
-use crate::remove::remove_tree;
+use crate::remove::{remove_box, remove_tree};
 use crate::runtime::Runtime;
 use crate::sandbox::{NOTE, Note, UNFINISHED};
 
@@ -26,7 +26,7 @@ pub struct Leftover {
     pub failure: Option<io::Error>,
 }
 
-/// A directory that is being made takes milliseconds; after this it was abandoned.
+/// A directory that is being made or removed changes all the time; after this it was abandoned.
 const UNFINISHED_AGE_MAX: Duration = Duration::from_secs(60);
 
 /// Removes the boxes below `state` whose owner is dead, their containers first. Boxes of living processes and whatever else
@@ -62,7 +62,7 @@ fn bury(dir: &Path, id: String, note: Note) -> Leftover {
     if let Some(socket) = &note.docker {
         // Without the engine its containers cannot be killed; the box stays until they can be.
         let (containers, failure) = match docker::bury(socket, dir, &id, &note.owner) {
-            Ok(containers) => (containers, remove_tree(dir).err()),
+            Ok(containers) => (containers, remove_box(dir).err()),
             Err(error) => (Vec::new(), Some(io::Error::other(error))),
         };
         return Leftover { id, label: note.label, repo: note.repo, containers, failure };
@@ -78,7 +78,7 @@ fn bury(dir: &Path, id: String, note: Note) -> Leftover {
         failure = failure.or(deleted.err());
     }
     if failure.is_none() {
-        failure = remove_tree(dir).err();
+        failure = remove_box(dir).err();
     }
     Leftover { id, label: note.label, repo: note.repo, containers, failure }
 }

@@ -13,6 +13,7 @@ use std::path::Path;
 use rustix::fs::AtFlags;
 
 use crate::beneath::{self, Inode, Kind};
+use crate::sandbox::UNFINISHED;
 
 const NAMES_AT_A_TIME: usize = 10_000;
 
@@ -26,6 +27,18 @@ pub(crate) fn remove_tree(dir: &Path) -> io::Result<()> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
         answer => answer,
     }
+}
+
+/// Removes the directory of a box. First its name goes: killed in the middle, we would else leave one whose note is gone, and
+/// nobody would ever know that it was ours. The reaper removes what has such a name.
+pub(crate) fn remove_box(dir: &Path) -> io::Result<()> {
+    let name = dir.file_name().unwrap_or_default().to_string_lossy();
+    let nameless = dir.with_file_name(format!("{UNFINISHED}gone-{name}"));
+    match fs::rename(dir, &nameless) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        renamed => renamed?,
+    }
+    remove_tree(&nameless)
 }
 
 fn empty(root: &OwnedFd) -> io::Result<()> {

@@ -24,7 +24,7 @@ use crate::path::RelPath;
 use crate::policy::{self, WORKSPACE};
 use crate::pool::{Patience, Pool};
 use crate::pump::Budget;
-use crate::remove::remove_tree;
+use crate::remove::{remove_box, remove_tree};
 use crate::selfcheck::{self, SelfAttack};
 use crate::stage;
 use crate::usage::Growth;
@@ -398,7 +398,7 @@ impl Sandbox {
     /// Throws the box and its changes away.
     pub fn close(self) -> io::Result<()> {
         self.pool.close();
-        remove_tree(&self.frame.dir)
+        remove_box(&self.frame.dir)
     }
 }
 
@@ -406,7 +406,7 @@ impl Drop for Sandbox {
     fn drop(&mut self) {
         // The containers first: they hold the layers. After `close` there is nothing left to remove.
         self.pool.close();
-        let _ = remove_tree(&self.frame.dir);
+        let _ = remove_box(&self.frame.dir);
     }
 }
 

@@ -1,8 +1,10 @@
 //! Which command rules are about a program?
 
 use std::borrow::Cow;
-use std::collections::{BTreeSet, HashMap};
+use std::collections::BTreeSet;
 use std::ops::Deref;
+
+use rustc_hash::FxHashMap;
 
 use super::rules::{CommandRule, Slot};
 
@@ -11,7 +13,7 @@ use super::rules::{CommandRule, Slot};
 pub(super) struct CommandRules {
     rules: Vec<CommandRule>,
     /// For a name the places of the rules that are about it.
-    by_name: HashMap<String, Vec<usize>>,
+    by_name: FxHashMap<String, Vec<usize>>,
     /// Places of rules that begin with no name.
     without_name: Vec<usize>,
 }

@@ -5,11 +5,12 @@
 //! of the shell holds no such piece, so of a pattern each part is tried once against the parts of all globs.
 
 use std::cell::RefCell;
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::BTreeMap;
 use std::ops::Deref;
 use std::rc::Rc;
 
 use regex::bytes::{RegexSet, RegexSetBuilder};
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::path::{Ends, can_meet, part_can_meet, twin};
 use super::rules::{PathRule, covers};
@@ -65,13 +66,13 @@ pub(super) struct PathRules {
     /// The first parts that name something, and the globs in which they are the first.
     parts: Vec<(String, Ends, Vec<Met>)>,
     /// For a first byte the parts that begin with it.
-    by_first: HashMap<u8, Vec<usize>>,
+    by_first: FxHashMap<u8, Vec<usize>>,
     /// The parts that may begin with any.
     any_first: Vec<usize>,
     /// Globs in which no part names anything.
     without_part: Vec<Met>,
     /// The directories above everything that may not be written, in lower case.
-    above: HashSet<String>,
+    above: FxHashSet<String>,
 }
 
 impl Deref for PathRules {
@@ -122,7 +123,8 @@ impl PathRules {
 
     /// Whether a rule that tightens may be about something in this directory.
     fn is_above(&self, path: &str) -> bool {
-        path == "/" || self.above.contains(path) || self.above.contains(&path.to_ascii_lowercase())
+        let upper = path.bytes().any(|byte| byte.is_ascii_uppercase());
+        path == "/" || self.above.contains(path) || upper && self.above.contains(&path.to_ascii_lowercase())
     }
 }
 
@@ -138,9 +140,9 @@ pub(super) struct Near<'a> {
     /// Whether every word may be one.
     may_refuse_all: bool,
     /// For a part of a pattern the parts of globs that can mean the same.
-    met: RefCell<HashMap<String, Rc<[usize]>>>,
+    met: RefCell<FxHashMap<String, Rc<[usize]>>>,
     /// The rules that have said something already.
-    spoke: RefCell<HashSet<*const PathRule>>,
+    spoke: RefCell<FxHashSet<*const PathRule>>,
 }
 
 impl<'a> Near<'a> {

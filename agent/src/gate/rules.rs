@@ -114,6 +114,28 @@ impl Slot {
     }
 }
 
+/// The first bytes of the words of a slot: most rules about a program are told by it not to be about a command.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Begins([u64; 4]);
+
+impl Begins {
+    pub(super) fn of(slot: Option<&Slot>) -> Begins {
+        let Some(Slot::OneOf(words)) = slot else { return Begins([u64::MAX; 4]) };
+        let mut bits = [0; 4];
+        // An option may stand before the word.
+        for byte in words.iter().filter_map(|word| word.bytes().next()).chain(*b"-+") {
+            bits[usize::from(byte >> 6)] |= 1_u64 << (byte & 63);
+        }
+        if words.iter().any(String::is_empty) { Begins([u64::MAX; 4]) } else { Begins(bits) }
+    }
+
+    /// Whether [`in_order`] can be true.
+    fn fit(&self, words: &[Word]) -> bool {
+        let first = words.first().and_then(|word| word.text.bytes().next());
+        first.is_none_or(|byte| self.0[usize::from(byte >> 6)] >> (byte & 63) & 1 == 1)
+    }
+}
+
 /// What may follow the beginning.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Rest {
@@ -128,6 +150,8 @@ pub(super) enum Rest {
 pub(super) struct CommandRule {
     pub rule: Rule,
     pub argv: Vec<Slot>,
+    /// The bytes with which a word in the second place can begin.
+    pub second: Begins,
     pub rest: Rest,
     /// Options that take the command out of an allow rule.
     pub without: Vec<String>,
@@ -220,7 +244,8 @@ impl CommandRule {
         // before the subcommand are not its own.
         let from = if said.is_git { command } else { args };
         let is_same = from.len() == command.len();
-        if !in_order(from, &self.argv[1..]) && (is_same || !in_order(command, &self.argv[1..])) {
+        let begins = |words: &[Word]| self.second.fit(words) && in_order(words, &self.argv[1..]);
+        if !begins(from) && (is_same || !begins(command)) {
             return false;
         }
         let leading = &args[..args.len() - command.len()];

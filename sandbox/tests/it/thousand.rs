@@ -96,7 +96,7 @@ fn of_a_thousand_boxes_killed_at_random_with_their_owner_among_them_nothing_is_l
         buried += found.len();
     }
     eprintln!("{} boxes in {:.0?}, {buried} of them buried after their owner", done(&root), started.elapsed());
-    // What is being made when its owner is killed has no name yet; it holds no process and goes after a minute.
+    // What is being made or removed when its owner is killed has no name; it holds no process and goes after a minute.
     let left: Vec<_> = fs::read_dir(yard.state()).expect("state").flatten().map(|entry| entry.file_name()).collect();
     assert!(left.iter().all(|name| name.to_string_lossy().starts_with('.')), "{left:?}");
     let patience = Instant::now();

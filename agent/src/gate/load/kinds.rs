@@ -5,7 +5,7 @@ use serde::Deserialize;
 use toml::Spanned;
 
 use crate::gate::hosts::{Endpoint, HostRule};
-use crate::gate::rules::{CommandRule, PathRule, Rest, Rule, Slot, ToolRule};
+use crate::gate::rules::{Begins, CommandRule, PathRule, Rest, Rule, Slot, ToolRule};
 use crate::gate::{Access, Action, Mode, Verdict, path};
 
 const GLOB_BYTES_MAX: usize = 256;
@@ -219,9 +219,11 @@ impl Kind for RawCommand {
         if let Some(odd) = options.into_iter().find(|o| !o.starts_with('-') || o.len() < 2 || *o == "--") {
             return Err(("without", format!("{odd:?} is not an option such as -o or --output")));
         }
+        let argv: Vec<Slot> = self.argv.iter().map(|text| slot(text)).collect::<Result<_, _>>()?;
         Ok(CommandRule {
             rule,
-            argv: self.argv.iter().map(|text| slot(text)).collect::<Result<_, _>>()?,
+            second: Begins::of(argv.get(1)),
+            argv,
             rest: match self.rest {
                 RawRest::Any => Rest::Any,
                 RawRest::Nothing => Rest::Nothing,
