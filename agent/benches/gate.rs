@@ -1,4 +1,4 @@
-//! How long does the gate take? `cargo bench -p agent --bench gate` prints it, `-- WORD` the commands with
+//! How long does the gate take? `cargo bench --profile dev --workspace --bench gate` prints it for the build that users run, `-- WORD` the commands with
 //! this word in their name, `-- --parser` beside each what the grammar's parser alone would take; nothing is asserted
 //! here. On a busy host the p99 is the scheduler's: the least and the median say what the gate takes.
 //!
