@@ -3,17 +3,20 @@
 use crate::exit::{Exit, Fatal};
 use crate::shown::Shown;
 use crate::state::State;
+use models::Role;
 use sandbox::State as Health;
 
 /// `cloister doctor`
 pub fn doctor() -> Result<Exit, Fatal> {
     let state = State::open()?;
-    let mut models = true;
+    let mut model = false;
     println!("home      {}", state.home.path().display());
-    for entry in state.store()?.list()? {
+    let store = state.store()?;
+    let needed = &store.catalogue().default_for(Role::Chat).name;
+    for entry in store.list()? {
         let told =
             if entry.present { "here".to_owned() } else { format!("not here; `cloister models pull {}`", entry.name) };
-        models &= entry.present;
+        model |= entry.present && entry.name == *needed;
         println!("model     {}: {told}", entry.name);
     }
     println!("processor {}", processor());
@@ -53,10 +56,10 @@ pub fn doctor() -> Result<Exit, Fatal> {
     for trial in in_engine {
         println!("attack    in the engine: {trial}");
     }
-    let verdict = match (broken, models) {
+    let verdict = match (broken, model) {
         (true, _) => "boxes do not work here: `cloister run` will refuse",
         (false, true) => "this host can run tasks",
-        (false, false) => "this host can run tasks once the models are here, or with --url",
+        (false, false) => "this host can run tasks once the default model is here, or with --url",
     };
     println!("{verdict}");
     Ok(if broken { Exit::Missing } else { Exit::Done })
