@@ -21,7 +21,8 @@ pub fn doctor() -> Result<Exit, Fatal> {
     }
     println!("processor {}", processor());
     let probe = sandbox::probe(&state.boxes(), None);
-    for line in Shown::load(&state)?.tell(&state) {
+    let shown = Shown::load(&state)?;
+    for line in shown.tell().into_iter().chain(shown.tell_what_is_not(&state)) {
         println!("{line}");
     }
     for (runtime, version) in &probe.runtimes {

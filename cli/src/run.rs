@@ -122,7 +122,7 @@ impl Job {
         let made_of = json!({
             "model_sha256": model_sha256.map(|digest| digest.to_string()),
             "policy_sha256": policy_sha256(self.args.policy.as_deref(), &repo), "index_generation": indexed.generation,
-            "box": boxed.footing(), "shown": shown.tell(state), "self_attack": boxed.self_attack(),
+            "box": boxed.footing(), "shown": shown.tell(), "self_attack": boxed.self_attack(),
         });
         let mut log = begin_log(state, &id, key, self.header(&id, &repo, model.name(), made_of))?;
         let mut watcher = self.watcher(&id, model.name(), &boxed);

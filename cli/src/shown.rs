@@ -73,12 +73,18 @@ impl Shown {
         usual.into_iter().chain(own).any(|dir| dir.join(program).is_file())
     }
 
-    /// Lines for `cloister doctor`: what is shown, and which toolchains of this host are not.
-    pub fn tell(&self, state: &State) -> Vec<String> {
+    /// What is shown, in lines.
+    pub fn tell(&self) -> Vec<String> {
         let mut told: Vec<String> = self.toolchains.iter().map(|dir| format!("toolchain {}", dir.display())).collect();
         told.extend(
             self.mirrors.iter().map(|mirror| format!("mirror    {}: {}", mirror.ecosystem(), mirror.dir().display())),
         );
+        told
+    }
+
+    /// Lines for `cloister doctor`: which toolchains of this host are not shown, and how they would be. It starts a program.
+    pub fn tell_what_is_not(&self, state: &State) -> Vec<String> {
+        let mut told = Vec::new();
         for program in NEEDED.map(|(_, program)| program) {
             if self.has(program) {
                 continue;
