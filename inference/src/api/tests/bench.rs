@@ -31,6 +31,16 @@ pub enum Step {
 
 pub use Step::{End, Hang, Pause, Say, Stopped, Vanish};
 
+/// An answer in two pieces.
+pub const HELLO: [Step; 3] = [Say("Hel"), Say("lo"), End(FinishReason::Stop)];
+/// Words, then a call in two pieces.
+pub const CALL: [Step; 4] = [
+    Say("I look.\n"),
+    Say("<tool_call>\n{\"name\": \"search\", \"arguments\": {\"b\": 1, \"a\": \"é\"}"),
+    Say("}\n</tool_call>"),
+    End(FinishReason::Stop),
+];
+
 /// The control tokens of the scripted vocabulary; the first has the id 256. The ids below are bytes.
 const CONTROL: [&str; 4] = ["<|fim_prefix|>", "<|fim_suffix|>", "<|fim_middle|>", "<|fim_pad|>"];
 

@@ -2,11 +2,9 @@
 
 use serde_json::{Value, json};
 
-use super::bench::{Answer, End, Say, Scripted, Step, ask_at, get, served};
-use crate::FinishReason::{Failed, Length, Stop};
+use super::bench::{Answer, End, HELLO, Say, Scripted, ask_at, get, served};
+use crate::FinishReason::{Failed, Length};
 use crate::SubmitError;
-
-const HELLO: [Step; 3] = [Say("Hel"), Say("lo"), End(Stop)];
 
 async fn complete(engine: &Scripted, extra: Value) -> Answer {
     let mut body = json!({"model": "tiny", "prompt": "one"});

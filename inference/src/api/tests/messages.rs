@@ -3,17 +3,11 @@
 use serde_json::{Value, json};
 
 use super::super::Limits;
-use super::bench::{Answer, End, Say, Scripted, Step, Stopped, ask_at, exchange, get, post_to, served, served_with};
+use super::bench::{
+    Answer, CALL, End, HELLO, Say, Scripted, Stopped, ask_at, exchange, get, post_to, served, served_with,
+};
 use crate::FinishReason::{Cancelled, Failed, Length, Stop};
 use crate::{Message, SubmitError};
-
-const HELLO: [Step; 3] = [Say("Hel"), Say("lo"), End(Stop)];
-const CALL: [Step; 4] = [
-    Say("I look.\n"),
-    Say("<tool_call>\n{\"name\": \"search\", \"arguments\": {\"b\": 1, \"a\": \"é\"}"),
-    Say("}\n</tool_call>"),
-    End(Stop),
-];
 
 fn body(extra: Value) -> Value {
     let mut body = json!({"model": "tiny", "max_tokens": 50, "messages": [{"role": "user", "content": "hello"}]});

@@ -2,17 +2,9 @@
 
 use serde_json::{Value, json};
 
-use super::bench::{Answer, End, Say, Scripted, Step, ask_at, served};
+use super::bench::{Answer, CALL, End, HELLO, Say, Scripted, Step, ask_at, served};
 use crate::FinishReason::{Failed, Length, Stop};
 use crate::Message;
-
-const HELLO: [Step; 3] = [Say("Hel"), Say("lo"), End(Stop)];
-const CALL: [Step; 4] = [
-    Say("I look.\n"),
-    Say("<tool_call>\n{\"name\": \"search\", \"arguments\": {\"b\": 1, \"a\": \"é\"}"),
-    Say("}\n</tool_call>"),
-    End(Stop),
-];
 
 async fn ask(engine: &Scripted, extra: Value) -> Answer {
     let mut body = json!({"model": "tiny", "input": "hello"});

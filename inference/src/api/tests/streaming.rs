@@ -2,10 +2,8 @@
 
 use serde_json::{Value, json};
 
-use super::bench::{Answer, End, Say, Scripted, Step, Vanish, ask, chat, served};
+use super::bench::{Answer, End, HELLO, Say, Scripted, Vanish, ask, chat, served};
 use crate::FinishReason::{Cancelled, Failed, Length, Stop};
-
-const HELLO: [Step; 3] = [Say("Hel"), Say("lo"), End(Stop)];
 
 fn chunks(answer: &Answer) -> Vec<Value> {
     let mut events = answer.events();
