@@ -10,7 +10,7 @@ use super::hosts::Endpoint;
 use super::near::Near;
 use super::path::{PathError, located};
 use super::policy::{IN_WORKSPACE, verb};
-use super::rules::{CommandRule, PathRule, Said};
+use super::rules::{CommandRule, Said};
 use super::shell::{Doubt, Part, Proven, Script, Word, program};
 use super::vars::changes_meaning;
 use super::{Access, Layer, Mode, Policy, Verdict};
@@ -32,10 +32,9 @@ impl Policy {
         let inner = script.proven.iter().flat_map(|proven| proven.inner.iter().map(|part| &*part.words));
         for words in script.commands().chain(inner) {
             let said = Said::by(words);
-            let dangers = self.commands.about(said.program()).filter(|r| r.holds(mode) && r.finds(&said));
-            findings.extend(
-                dangers.map(|r| r.rule.finding(Layer::Commands, &Finding::quoted("the command", &words[0].text))),
-            );
+            let what = || Finding::quoted("the command", &words[0].text);
+            let dangers = self.commands.dangers(&said, mode);
+            findings.extend(dangers.map(|rule| rule.rule.finding(Layer::Commands, &what())));
         }
         match &script.proven {
             Ok(proven) => findings.extend(self.proven_findings(proven, mode)),
@@ -137,11 +136,8 @@ impl Policy {
             match located(directory, text) {
                 Ok(path) => {
                     let tightening = near.about(access, &path, glob);
-                    let spoken_for = tightening.iter().any(|r| !r.rule.from_project)
-                        || self
-                            .paths
-                            .iter()
-                            .any(|r| r.rule.verdict == Verdict::Allow && r.matches(access, &path, glob));
+                    let spoken_for =
+                        tightening.iter().any(|r| !r.rule.from_project) || self.paths.allow(access, &path, glob);
                     if !spoken_for {
                         findings.push(unlisted(
                             Layer::Paths,
@@ -169,9 +165,12 @@ impl Policy {
         let mut findings = Vec::new();
         let far = !directories.iter().any(|directory| near.may_refuse(directory));
         for (at, word) in part.words.iter().enumerate() {
-            for candidate in candidates(&word.text).filter(|c| !NOWHERE.contains(c)) {
+            for candidate in candidates(&word.text) {
                 // Wherever it stays below a directory, no rule is about it.
                 if far && !word.glob && stays_below(candidate) && !near.may_refuse(candidate) {
+                    continue;
+                }
+                if NOWHERE.contains(&candidate) {
                     continue;
                 }
                 for directory in directories {
@@ -213,8 +212,7 @@ impl Policy {
         let tightening = near.about(Access::Read, &path, glob);
         let first = tightening.iter().filter(|r| near.speaks_first(r));
         let mut findings: Vec<_> = first.map(|r| r.rule.finding(Layer::Paths, &what())).collect();
-        let allows = |r: &PathRule| r.rule.verdict == Verdict::Allow && r.matches(Access::Read, &path, glob);
-        if absolute && leads_out && tightening.is_empty() && !self.paths.iter().any(allows) {
+        if absolute && leads_out && tightening.is_empty() && !self.paths.allow(Access::Read, &path, glob) {
             findings.push(unlisted(Layer::Paths, outside(), IN_WORKSPACE.into()));
         }
         findings
@@ -365,17 +363,19 @@ fn candidates(word: &str) -> impl Iterator<Item = &str> {
 
 /// Whether a path leads to nothing but what lies below the directory in which it is used.
 fn stays_below(path: &str) -> bool {
-    !path.starts_with('/') && !path.contains('~') && !path.contains("..")
+    let bytes = path.as_bytes();
+    bytes.first() != Some(&b'/') && !bytes.contains(&b'~') && !bytes.windows(2).any(|pair| pair == b"..")
 }
 
 /// The beginning of a command, as much of it as is shown.
 fn shown(words: &[Word]) -> String {
-    let mut text = words[0].text.clone();
+    let mut text = words[0].text.to_string();
     for word in &words[1..] {
         if text.len() > QUOTE_READ_BYTES_MAX {
             break;
         }
-        text.extend([" ", &word.text]);
+        text.push(' ');
+        text.push_str(&word.text);
     }
     text
 }

@@ -148,6 +148,10 @@ fn values<'a>(words: &'a [Word], option: &'a str) -> impl Iterator<Item = Word> 
 /// The value of an option, if this word gives it: `-d x`, `-dx`, `-ad x`, `--directory x`, `--directory=x`,
 /// `--dir=x`. What stands in a cluster behind another letter may belong to that one, so this errs towards yes.
 fn value(word: &Word, next: Option<&Word>, option: &str) -> Option<Word> {
+    // Most words are no options.
+    if !word.text.starts_with('-') {
+        return None;
+    }
     let glued = if option.starts_with("--") {
         let (given, value) =
             word.text.split_once('=').map_or((word.text.as_str(), ""), |(given, value)| (given, value));
@@ -156,7 +160,7 @@ fn value(word: &Word, next: Option<&Word>, option: &str) -> Option<Word> {
         let cluster = word.text.strip_prefix('-').filter(|cluster| !cluster.starts_with('-'))?;
         cluster.split_once(option.strip_prefix('-')?)?.1
     };
-    if glued.is_empty() { next.cloned() } else { Some(Word { text: glued.to_owned(), ..word.clone() }) }
+    if glued.is_empty() { next.cloned() } else { Some(Word { text: glued.into(), ..word.clone() }) }
 }
 
 /// `--targ` is `--target-directory`, to most programs.
@@ -165,12 +169,15 @@ fn abbreviates(given: &str, option: &str) -> bool {
 }
 
 fn tail(word: &Word, begin: &str) -> Option<Word> {
-    word.text.strip_prefix(begin).map(|rest| Word { text: rest.to_owned(), ..word.clone() })
+    word.text.strip_prefix(begin).map(|rest| Word { text: rest.into(), ..word.clone() })
 }
 
 /// `-o FILE` and `--output FILE` of any program. Of most it is not known which letters make a cluster, so only `-o`
 /// itself counts.
 fn outputs(name: &str, words: &[Word]) -> Vec<Effect> {
+    if !words[1..].iter().any(|w| w.text.starts_with('-')) {
+        return vec![];
+    }
     let mut found: Vec<_> = ["--output", "--output-document"].iter().flat_map(|o| values(words, o)).collect();
     if ["sort", "curl", "shuf"].contains(&name) {
         found.extend(values(words, "-o"));

@@ -210,7 +210,7 @@ fn told(words: &[Word]) -> bool {
 
 /// URLs in any word: alone, after `=`, and after a scheme's prefix such as `git+`.
 fn urls(words: &[Word]) -> Vec<Effect> {
-    let candidates = words[1..].iter().filter(|w| w.text.contains("://")).flat_map(|w| {
+    let candidates = words[1..].iter().filter(|w| w.text.contains(':') && w.text.contains("://")).flat_map(|w| {
         let value = w.text.split_once('=').map(|(_, value)| value);
         [Some(w.text.as_str()), value]
     });

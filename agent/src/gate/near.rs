@@ -4,6 +4,7 @@
 //! must stand literally in any path that it matches, such as `.env`; when no word holds it, no word is tried. A pattern
 //! of the shell holds no such piece, so of a pattern each part is tried once against the parts of all globs.
 
+use std::borrow::Cow;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::ops::Deref;
@@ -49,6 +50,23 @@ impl Met {
             stretches: glob.contains("**"),
         }
     }
+
+    /// Whether the first part that names something can stand there.
+    fn can_begin_at(&self, place: Place) -> bool {
+        // Without stars it is the first of all.
+        let comes_late = place.at > usize::from(place.absolute) && !self.stretches;
+        let begins_late = place.at > 0 && !place.absolute && !self.floats;
+        self.absolute == place.absolute && (self.is_part || !(comes_late || begins_late))
+    }
+}
+
+/// Where in a pattern a part stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+struct Place {
+    /// Whether the pattern begins with a slash; its first part is empty then.
+    absolute: bool,
+    /// The first, the second, or a later one.
+    at: usize,
 }
 
 /// The path rules of a policy, and what can be seen of all their globs at once.
@@ -57,6 +75,8 @@ pub(super) struct PathRules {
     rules: Vec<PathRule>,
     /// The rules that do not simply allow: those about reading, and those about writing.
     tightening: [Vec<usize>; 2],
+    /// The others.
+    allowing: Vec<usize>,
     /// Pieces that must stand in what some globs match, and these globs.
     needles: Vec<(String, Vec<At>)>,
     /// All the needles.
@@ -69,6 +89,8 @@ pub(super) struct PathRules {
     by_first: FxHashMap<u8, Vec<usize>>,
     /// The parts that may begin with any.
     any_first: Vec<usize>,
+    /// All of them.
+    every_part: Vec<usize>,
     /// Globs in which no part names anything.
     without_part: Vec<Met>,
     /// The directories above everything that may not be written, in lower case.
@@ -89,7 +111,11 @@ impl PathRules {
         let rules = std::mem::take(&mut self.rules);
         let (mut needles, mut parts) = (BTreeMap::<_, Vec<At>>::new(), BTreeMap::<_, Vec<Met>>::new());
         let mut index = PathRules::default();
-        for (r, rule) in rules.iter().enumerate().filter(|(_, rule)| rule.rule.verdict != Verdict::Allow) {
+        for (r, rule) in rules.iter().enumerate() {
+            if rule.rule.verdict == Verdict::Allow {
+                index.allowing.push(r);
+                continue;
+            }
             for access in &rule.access {
                 index.tightening[*access as usize].push(r);
             }
@@ -108,6 +134,7 @@ impl PathRules {
         }
         index.needles = needles.into_iter().collect();
         index.parts = parts.into_iter().map(|(part, globs)| (part.clone(), Ends::of(&part), globs)).collect();
+        index.every_part = (0..index.parts.len()).collect();
         for (at, (part, ends, _)) in index.parts.iter().enumerate() {
             match ends.first_byte(part) {
                 Some(first) => index.by_first.entry(first).or_default().push(at),
@@ -119,6 +146,11 @@ impl PathRules {
         automaton.unicode(false).case_insensitive(true).size_limit(AUTOMATON_BYTES_MAX);
         index.automaton = automaton.build().ok();
         *self = PathRules { rules, ..index };
+    }
+
+    /// Whether a rule allows this to be done to a path, which is in normal form.
+    pub(super) fn allow(&self, access: Access, path: &str, pattern: bool) -> bool {
+        self.allowing.iter().any(|r| self.rules[*r].matches(access, path, pattern))
     }
 
     /// Whether a rule that tightens may be about something in this directory.
@@ -133,14 +165,16 @@ pub(super) struct Near<'a> {
     rules: &'a PathRules,
     /// For every rule its globs that are near.
     globs: Vec<Vec<usize>>,
+    /// The rules that tighten and have such globs, for reading and for writing.
+    near: [Vec<usize>; 2],
     /// Their needles.
     needles: Vec<&'a str>,
     /// Whether some word may be a path that may not be read.
     may_refuse_reading: bool,
     /// Whether every word may be one.
     may_refuse_all: bool,
-    /// For a part of a pattern the parts of globs that can mean the same.
-    met: RefCell<FxHashMap<String, Rc<[usize]>>>,
+    /// For a directory in a pattern, at its place, the globs that it can meet.
+    met: RefCell<FxHashMap<Place, FxHashMap<String, Rc<[&'a Met]>>>>,
     /// The rules that have said something already.
     spoke: RefCell<FxHashSet<*const PathRule>>,
 }
@@ -161,7 +195,9 @@ impl<'a> Near<'a> {
         }
         globs.iter_mut().for_each(|of_rule| of_rule.sort_unstable());
         let reads = |r: usize| rules[r].access.contains(&Access::Read);
+        let with_globs = |of: &Vec<usize>| of.iter().copied().filter(|r| !globs[*r].is_empty()).collect();
         Near {
+            near: [with_globs(&rules.tightening[0]), with_globs(&rules.tightening[1])],
             rules,
             may_refuse_reading: globs.iter().enumerate().any(|(r, globs)| !globs.is_empty() && reads(r)),
             may_refuse_all: rules.without_needle.iter().any(|(r, _)| reads(*r)),
@@ -191,64 +227,80 @@ impl<'a> Near<'a> {
     /// The rules that do not simply allow this to be done to a path, which is in normal form. `pattern` says that the
     /// shell will expand it. What [`PathRule::matches`] says, only sooner.
     pub(super) fn about(&self, access: Access, path: &str, pattern: bool) -> Vec<&'a PathRule> {
-        let twin = twin(path);
-        let is_above = access == Access::Write && self.rules.is_above(path);
-        let met = if pattern { self.met_by(path) } else { vec![] };
-        let about = |(r, rule): &(usize, &PathRule)| {
-            met.get(*r) == Some(&true)
-                || self.globs[*r].iter().any(|at| covers(&rule.globs[*at], path, &twin))
-                || is_above && rule.is_below(access, path)
-        };
-        let tightening = self.rules.tightening[access as usize].iter().map(|r| (*r, &self.rules.rules[*r]));
-        tightening.filter(about).map(|(_, rule)| rule).collect()
+        let near = &self.near[access as usize];
+        let mut rules = Vec::new();
+        if !near.is_empty() {
+            let twin = twin(path);
+            let covered = |r: usize, at: &usize| covers(&self.rules.rules[r].globs[*at], path, &twin);
+            rules.extend(near.iter().copied().filter(|r| self.globs[*r].iter().any(|at| covered(*r, at))));
+        }
+        if pattern {
+            rules.extend(self.met_by(path).into_iter().filter(|r| self.rules.rules[*r].access.contains(&access)));
+        }
+        if access == Access::Write && self.rules.is_above(path) {
+            let below = |r: &usize| self.rules.rules[*r].is_below(access, path);
+            rules.extend(self.rules.tightening[access as usize].iter().copied().filter(below));
+        }
+        rules.sort_unstable();
+        rules.dedup();
+        rules.into_iter().map(|r| &self.rules.rules[r]).collect()
     }
 
     /// The rules of which a glob can match what a pattern of the shell can.
-    fn met_by(&self, path: &str) -> Vec<bool> {
-        let mut rules = vec![false; self.rules.len()];
-        let lower = path.to_lowercase();
+    fn met_by(&self, path: &str) -> Vec<usize> {
+        let mut rules = Vec::new();
+        let lower = lowercase(path);
         let absolute = path.starts_with('/');
-        // `at`: which of the pattern's parts meets the first that the glob names.
-        let mut meet = |glob: &Met, at: Option<usize>| {
+        let mut meet = |glob: &Met, is_all: bool| {
             let (r, g) = glob.at;
-            if glob.absolute != absolute || rules[r] {
-                return;
+            if glob.absolute == absolute
+                && !rules.contains(&r)
+                && (is_all || can_meet(path, &self.rules.rules[r].globs[g].0))
+            {
+                rules.push(r);
             }
-            // Without stars the part that was met is the first.
-            let is_all = at.is_some() && glob.is_part;
-            let comes_late = at.is_some_and(|at| at > usize::from(absolute)) && !glob.stretches;
-            let begins_late = at.is_some_and(|at| at > 0) && !absolute && !glob.floats;
-            rules[r] = is_all || !(comes_late || begins_late) && can_meet(path, &self.rules[r].globs[g].0);
         };
+        let last = lower.split('/').count() - 1;
         for (at, part) in lower.split('/').enumerate() {
-            for met in self.parts_met_by(part).iter() {
-                self.rules.parts[*met].2.iter().for_each(|glob| meet(glob, Some(at)));
+            let place = Place { absolute, at: at.min(2) };
+            // Directories come again, and names seldom do.
+            if at < last || part.len() < 3 {
+                self.remembered(part, place).iter().for_each(|glob| meet(glob, glob.is_part));
+            } else {
+                self.met_at(part, place).for_each(|glob| meet(glob, glob.is_part));
             }
         }
-        self.rules.without_part.iter().for_each(|glob| meet(glob, None));
+        self.rules.without_part.iter().for_each(|glob| meet(glob, false));
         rules
     }
 
-    /// The parts of globs that one part of a pattern, in lower case, can meet.
-    fn parts_met_by(&self, part: &str) -> Rc<[usize]> {
-        if let Some(met) = self.met.borrow().get(part) {
+    fn remembered(&self, part: &str, place: Place) -> Rc<[&'a Met]> {
+        if let Some(met) = self.met.borrow().get(&place).and_then(|parts| parts.get(part)) {
             return met.clone();
         }
-        let ends = Ends::of(part);
-        let can = |at: &usize| {
-            let (text, of_glob, _) = &self.rules.parts[*at];
-            ends.fit(part, of_glob, text) && part_can_meet(part, text)
-        };
-        let met: Rc<[usize]> = match ends.first_byte(part) {
-            Some(first) => {
-                let same = self.rules.by_first.get(&first).into_iter().flatten();
-                same.chain(&self.rules.any_first).copied().filter(can).collect()
-            }
-            None => (0..self.rules.parts.len()).filter(can).collect(),
-        };
-        self.met.borrow_mut().insert(part.to_owned(), met.clone());
+        let met: Rc<[&Met]> = self.met_at(part, place).collect();
+        self.met.borrow_mut().entry(place).or_default().insert(part.to_owned(), met.clone());
         met
     }
+
+    /// The globs whose first part that names something one part of a pattern, in lower case, can meet at its place.
+    fn met_at(&self, part: &str, place: Place) -> impl Iterator<Item = &'a Met> {
+        let ends = Ends::of(part);
+        let rules = self.rules;
+        let (named, any) = match ends.first_byte(part) {
+            Some(first) => (rules.by_first.get(&first).map(Vec::as_slice).unwrap_or_default(), &rules.any_first[..]),
+            None => (&rules.every_part[..], &[][..]),
+        };
+        let met = named.iter().chain(any).map(|at| &rules.parts[*at]);
+        let met = met.filter(move |(text, of_glob, _)| ends.fit(part, of_glob, text) && part_can_meet(part, text));
+        met.flat_map(|(_, _, globs)| globs).filter(move |glob| glob.can_begin_at(place))
+    }
+}
+
+/// As [`str::to_lowercase`], which is a copy only where something changes.
+fn lowercase(text: &str) -> Cow<'_, str> {
+    let is_lower = text.bytes().all(|byte| byte.is_ascii() && !byte.is_ascii_uppercase());
+    if is_lower { Cow::Borrowed(text) } else { Cow::Owned(text.to_lowercase()) }
 }
 
 /// Whether a text holds a needle, without regard to case.

@@ -212,8 +212,11 @@ impl Ends {
     pub(super) fn fit(self, part: &str, other_ends: &Ends, other: &str) -> bool {
         let (first, last) = (self.first.min(other_ends.first), self.last.min(other_ends.last));
         let (a, b) = (part.as_bytes(), other.as_bytes());
-        // The first byte tells most apart.
-        (first == 0 || a[0] == b[0]) && a[..first] == b[..first] && a[a.len() - last..] == b[b.len() - last..]
+        // The first and the last byte tell most apart.
+        (first == 0 || a[0] == b[0])
+            && (last == 0 || a[a.len() - 1] == b[b.len() - 1])
+            && a[..first] == b[..first]
+            && a[a.len() - last..] == b[b.len() - last..]
     }
 }
 

@@ -1,6 +1,7 @@
 //! When does one rule match?
 
 use std::borrow::Cow;
+use std::collections::BTreeSet;
 
 use globset::GlobMatcher;
 
@@ -50,7 +51,9 @@ impl PathRule {
         if self.rule.verdict == Verdict::Allow {
             let top = path == "." && access == Access::Read;
             let same = |text: &str| text.starts_with('/') == absolute;
-            return top || self.globs.iter().any(|(text, glob)| same(text) && glob.is_match(path));
+            // The glob that allows the workspace needs no matcher.
+            let matches = |(text, glob): &(String, GlobMatcher)| text == "**" || glob.is_match(path);
+            return top || self.globs.iter().any(|glob| same(&glob.0) && matches(glob));
         }
         // Outside, a pattern could meet each of `**/..`, and the rules about the system say what matters there.
         let anchored = |text: &str| text.starts_with('/') == absolute;
@@ -105,34 +108,20 @@ impl Slot {
         }
     }
 
+    /// How a command's words begin of which the slot accepts the first, an option that may stand before it included;
+    /// none where they can begin with anything.
+    pub(super) fn first_bytes(&self) -> Option<BTreeSet<u8>> {
+        let Slot::OneOf(words) = self else { return None };
+        let bytes = words.iter().map(|word| word.bytes().next()).chain([Some(b'-'), Some(b'+')]);
+        bytes.collect()
+    }
+
     fn usage(&self) -> &str {
         match self {
             Slot::OneOf(words) => words.first().map_or("", String::as_str),
             Slot::Lines => "1,20p",
             Slot::Script => "FILE.py",
         }
-    }
-}
-
-/// The first bytes of the words of a slot: most rules about a program are told by it not to be about a command.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Begins([u64; 4]);
-
-impl Begins {
-    pub(super) fn of(slot: Option<&Slot>) -> Begins {
-        let Some(Slot::OneOf(words)) = slot else { return Begins([u64::MAX; 4]) };
-        let mut bits = [0; 4];
-        // An option may stand before the word.
-        for byte in words.iter().filter_map(|word| word.bytes().next()).chain(*b"-+") {
-            bits[usize::from(byte >> 6)] |= 1_u64 << (byte & 63);
-        }
-        if words.iter().any(String::is_empty) { Begins([u64::MAX; 4]) } else { Begins(bits) }
-    }
-
-    /// Whether [`in_order`] can be true.
-    fn fit(&self, words: &[Word]) -> bool {
-        let first = words.first().and_then(|word| word.text.bytes().next());
-        first.is_none_or(|byte| self.0[usize::from(byte >> 6)] >> (byte & 63) & 1 == 1)
     }
 }
 
@@ -150,8 +139,6 @@ pub(super) enum Rest {
 pub(super) struct CommandRule {
     pub rule: Rule,
     pub argv: Vec<Slot>,
-    /// The bytes with which a word in the second place can begin.
-    pub second: Begins,
     pub rest: Rest,
     /// Options that take the command out of an allow rule.
     pub without: Vec<String>,
@@ -244,7 +231,7 @@ impl CommandRule {
         // before the subcommand are not its own.
         let from = if said.is_git { command } else { args };
         let is_same = from.len() == command.len();
-        let begins = |words: &[Word]| self.second.fit(words) && in_order(words, &self.argv[1..]);
+        let begins = |words: &[Word]| in_order(words, &self.argv[1..]);
         if !begins(from) && (is_same || !begins(command)) {
             return false;
         }
@@ -284,11 +271,14 @@ impl CommandRule {
     /// The index of the word that is a pattern, when there is one for certain: grep takes the first operand as its
     /// pattern unless an option gave one.
     pub(super) fn pattern_at(&self, words: &[Word]) -> Option<usize> {
+        if !self.pattern_first {
+            return None;
+        }
         let args = words.iter().enumerate().skip(self.argv.len());
         let given =
             args.clone().any(|(_, w)| ["-e", "-f", "--regexp", "--file"].iter().any(|option| uses(option, &w.text)));
         let first = args.into_iter().find(|(_, w)| !w.text.starts_with('-')).map(|(at, _)| at);
-        first.filter(|_| self.pattern_first && !given)
+        first.filter(|_| !given)
     }
 }
 
@@ -311,6 +301,11 @@ impl Said<'_> {
 
     pub(super) fn program(&self) -> &str {
         program(&self.words[0].text)
+    }
+
+    /// How the arguments and how the subcommand begin.
+    pub(super) fn first_bytes(&self) -> [Option<u8>; 2] {
+        [self.arguments(), self.command()].map(|words| words.first().and_then(|word| word.text.bytes().next()))
     }
 
     fn arguments(&self) -> &[Word] {
@@ -364,7 +359,7 @@ fn in_order(words: &[Word], slots: &[Slot]) -> bool {
 pub(super) fn spelled_out(words: &[Word]) -> Cow<'_, [Word]> {
     let name = words.first().map_or("", |w| program(&w.text));
     let Some(subcommand) = name.strip_prefix("git-") else { return Cow::Borrowed(words) };
-    let word = |text: &str| Word { text: text.to_owned(), ..words[0].clone() };
+    let word = |text: &str| Word { text: text.into(), ..words[0].clone() };
     Cow::Owned([word("git"), word(subcommand)].into_iter().chain(words[1..].iter().cloned()).collect())
 }
 

@@ -76,7 +76,7 @@ pub(super) fn in_git(name: &str, words: &[Word]) -> Vec<Effect> {
     }
     let value = |w: &Word| {
         let text = w.text.rsplit_once('=').map_or(w.text.as_str(), |(_, value)| value);
-        Word { text: text.to_owned(), ..w.clone() }
+        Word { text: text.into(), ..w.clone() }
     };
     words[1..].iter().filter(|w| names_git(&w.text)).map(|w| write(&value(w))).collect()
 }

@@ -125,7 +125,7 @@ fn unpacks(word: &Word) -> bool {
 /// It takes any beginning of an option, in any case.
 fn power_shell(words: &[Word]) -> Vec<Effect> {
     let options = words[1..].iter().map(|w| w.text.to_lowercase()).filter(|text| text.starts_with(['-', '/']));
-    let code = |text: &String| {
+    let code = |text: &str| {
         let name = &text[1..];
         name.starts_with('c') || name.starts_with('e') && !name.starts_with("ex") && name != "ep"
     };

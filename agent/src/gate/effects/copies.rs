@@ -49,13 +49,13 @@ fn points_at(words: &[Word], sources: &[&Word], targets: &[Word]) -> Vec<Effect>
     if !symbolic || has(words, 'r') || given(words, "--relative") {
         return sources.iter().map(|source| write(source)).collect();
     }
-    let from = |source: &Word, dir: &str| Word { text: format!("{dir}/{}", source.text), ..source.clone() };
+    let from = |source: &Word, dir: &str| Word { text: format!("{dir}/{}", source.text).into(), ..source.clone() };
     let each = |source: &&Word| -> Vec<Effect> {
         if source.text.starts_with('/') {
             return vec![write(source)];
         }
         let beside = |target: &Word| target.text.rsplit_once('/').map_or(".", |(dir, _)| dir).to_owned();
-        let places = targets.iter().flat_map(|target| [beside(target), target.text.clone()]);
+        let places = targets.iter().flat_map(|target| [beside(target), target.text.to_string()]);
         let stands_for: Vec<Word> = places.map(|dir| from(source, &dir)).collect();
         let inside: Vec<&Word> = stands_for.iter().filter(|word| located(".", &word.text).is_ok()).collect();
         if inside.is_empty() { stands_for.iter().map(write).collect() } else { inside.into_iter().map(write).collect() }
@@ -67,7 +67,7 @@ fn points_at(words: &[Word], sources: &[&Word], targets: &[Word]) -> Vec<Effect>
 fn inside(target: &Word, source: &Word) -> Effect {
     let last = source.text.trim_end_matches('/').rsplit('/').next().unwrap_or_default();
     Effect::Writes(Word {
-        text: format!("{}/{last}", target.text),
+        text: format!("{}/{last}", target.text).into(),
         glob: target.glob || source.glob,
         known: target.known && source.known,
     })
@@ -138,7 +138,7 @@ fn unpacked_to(words: &[Word]) -> Word {
         told("-C").or_else(|| told("--directory"))
     };
     (1..words.len()).filter_map(one).fold(here(), |dir, next| {
-        let text = if next.text.starts_with('/') { next.text } else { format!("{}/{}", dir.text, next.text) };
+        let text = if next.text.starts_with('/') { next.text } else { format!("{}/{}", dir.text, next.text).into() };
         Word { text, glob: dir.glob || next.glob, known: dir.known && next.known }
     })
 }

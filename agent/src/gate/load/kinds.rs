@@ -5,7 +5,7 @@ use serde::Deserialize;
 use toml::Spanned;
 
 use crate::gate::hosts::{Endpoint, HostRule};
-use crate::gate::rules::{Begins, CommandRule, PathRule, Rest, Rule, Slot, ToolRule};
+use crate::gate::rules::{CommandRule, PathRule, Rest, Rule, Slot, ToolRule};
 use crate::gate::{Access, Action, Mode, Verdict, path};
 
 const GLOB_BYTES_MAX: usize = 256;
@@ -222,7 +222,6 @@ impl Kind for RawCommand {
         let argv: Vec<Slot> = self.argv.iter().map(|text| slot(text)).collect::<Result<_, _>>()?;
         Ok(CommandRule {
             rule,
-            second: Begins::of(argv.get(1)),
             argv,
             rest: match self.rest {
                 RawRest::Any => Rest::Any,

@@ -108,7 +108,7 @@ fn one_script(read: &Read, found: &mut Found) -> Result<Vec<String>, Doubt> {
                 wrapped.push(Tail { words: words.clone(), from: at });
             }
             if (wraps || starts_shell) && looks_like_script(&word.text) {
-                inner.push(word.text.clone());
+                inner.push(word.text.to_string());
             }
         }
         // `sh -c reboot`: one plain word is a script too.
@@ -141,7 +141,9 @@ fn in_tree(source: &Source, found: &mut Found) -> Result<(Vec<Words>, Vec<String
             "declaration_command" | "unset_command" | "test_command" => commands.push(tree::words(node, source)),
             "file_redirect" => commands.extend(redirect(node, source, &mut found.redirects)),
             "heredoc_body" => bodies.push(source.text(node).to_owned()),
-            "herestring_redirect" => bodies.extend(tree::children(node).last().map(|n| tree::literal(*n, source).text)),
+            "herestring_redirect" => {
+                bodies.extend(tree::children(node).last().map(|n| tree::literal(*n, source).text.into_string()))
+            }
             _ => {}
         }
         if found.commands.len() + commands.len() > PARTS_MAX {
@@ -176,7 +178,8 @@ fn executes_next(before: &Word) -> bool {
 }
 
 fn looks_like_script(text: &str) -> bool {
-    text.contains(|c: char| c.is_whitespace() || ";|&$`()<>{}".contains(c))
+    let joins = |b: u8| b.is_ascii_whitespace() || b == 0x0b || b";|&$`()<>{}".contains(&b);
+    text.bytes().any(joins) || !text.is_ascii() && text.contains(char::is_whitespace)
 }
 
 /// Notes the file of a redirection. The grammar takes the words that follow it for more files, though to bash they

@@ -124,19 +124,19 @@ impl Lexer<'_> {
         if open.closed {
             return construct("a word after `fi`");
         }
-        let keyword_may_stand = begins && open.part.assigned.is_empty() && open.part.redirects.is_empty();
+        if !begins {
+            open.words.push(word);
+            return Ok(());
+        }
+        let keyword_may_stand = open.part.assigned.is_empty() && open.part.redirects.is_empty();
         match raw {
             // The tree says whether they stand where they may; what follows is a command.
             "if" | "then" | "elif" | "else" if keyword_may_stand => {}
             "fi" if keyword_may_stand => open.closed = true,
             "while" | "until" | "for" | "do" | "done" | "case" | "esac" | "in" | "select" | "function" | "coproc"
-            | "[[" | "]]" | "{" | "}" | "!"
-                if begins =>
-            {
-                return construct(&format!("`{raw}`"));
-            }
+            | "[[" | "]]" | "{" | "}" | "!" => return construct(&format!("`{raw}`")),
             // A bracket by itself is a name and no pattern.
-            "[" if begins => {
+            "[" => {
                 word.glob = false;
                 open.words.push(word);
             }

@@ -20,6 +20,8 @@ mod word;
 use std::ops::Deref;
 use std::rc::Rc;
 
+use compact_str::CompactString;
+
 use super::Access;
 use tree::Grammar;
 
@@ -45,7 +47,7 @@ const BUILTINS: [&str; 46] = [
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Word {
     /// Without its quotes; of an expansion, only what is written out.
-    pub text: String,
+    pub text: CompactString,
     /// Whether the shell expands it to names of files.
     pub glob: bool,
     /// Whether `text` is all of it.
@@ -54,7 +56,7 @@ pub(super) struct Word {
 
 impl Word {
     fn empty() -> Word {
-        Word { text: String::new(), glob: false, known: true }
+        Word { text: CompactString::default(), glob: false, known: true }
     }
 }
 
@@ -128,7 +130,7 @@ impl Script {
         let alone = assigned.is_empty()
             && words.iter().all(|word| word.known && !word.glob)
             && !BUILTINS.contains(&words[0].text.as_str());
-        alone.then(|| words.iter().map(|word| word.text.clone()).collect())
+        alone.then(|| words.iter().map(|word| word.text.to_string()).collect())
     }
 
     /// Everything that may be a command.

@@ -13,7 +13,8 @@ const NULL: &str = "/dev/null";
 /// Whether these are the commands of the script, for certain.
 pub(super) fn says(script: &str, parts: &[Part]) -> bool {
     // Other spaces may be spaces to one reader and letters to another.
-    if parts.is_empty() || script.chars().any(|c| !c.is_ascii() && c.is_whitespace()) {
+    let other_space = |c: char| !c.is_ascii() && c.is_whitespace();
+    if parts.is_empty() || !script.is_ascii() && script.chars().any(other_space) {
         return false;
     }
     let mut plain = Plain { rest: script };
@@ -31,7 +32,8 @@ struct Plain<'a> {
 
 impl Plain<'_> {
     fn blanks(&mut self) {
-        self.rest = self.rest.trim_start_matches([' ', '\t']);
+        let blanks = self.rest.bytes().take_while(|b| matches!(b, b' ' | b'\t')).count();
+        self.rest = &self.rest[blanks..];
     }
 
     fn lines(&mut self) {
@@ -239,7 +241,9 @@ impl Said<'_> {
 
 /// What is only itself wherever it stands in a word.
 fn is_plain(byte: u8) -> bool {
-    byte.is_ascii_alphanumeric() || !byte.is_ascii() || b"_./,:@%+-=".contains(&byte)
+    byte.is_ascii_alphanumeric()
+        || !byte.is_ascii()
+        || matches!(byte, b'_' | b'.' | b'/' | b',' | b':' | b'@' | b'%' | b'+' | b'-' | b'=')
 }
 
 /// Words that the grammar knows by name, and builtins of which it makes more than commands. Where one of them stands,

@@ -89,7 +89,7 @@ pub(in super::super) fn found_by_find(words: &[Word]) -> Vec<Word> {
     let names: Vec<_> = std::iter::once((name, true)).chain(named.map(|path| (path, false))).collect();
     let below = |root: &Word| {
         let found = names.iter().map(|(name, glob)| (format!("{}/{name}", root.text), *glob));
-        found.map(|(text, glob)| Word { text, glob, known: root.known }).collect::<Vec<_>>()
+        found.map(|(text, glob)| Word { text: text.into(), glob, known: root.known }).collect::<Vec<_>>()
     };
     roots(words).iter().flat_map(below).collect()
 }

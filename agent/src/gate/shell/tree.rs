@@ -114,8 +114,9 @@ impl Grammar {
         if script.len() > COMMAND_BYTES_MAX {
             return Err(Doubt::TooLong);
         }
-        let hides = |c: char| (c.is_control() && c != '\n' && c != '\t') || !c.is_ascii() && is_invisible(c);
-        if script.chars().any(hides) {
+        let controls = script.bytes().any(|b| b.is_ascii_control() && b != b'\n' && b != b'\t');
+        let hides = |c: char| !c.is_ascii() && (c.is_control() || is_invisible(c));
+        if controls || !script.is_ascii() && script.chars().any(hides) {
             return Err(Doubt::Characters);
         }
         let parts = lex::lex(script);
@@ -195,7 +196,7 @@ fn tested(command: Node<'_>, source: &Source) -> Vec<Word> {
                 stack.extend(children(node).into_iter().rev());
             }
             "[" | "]" | "=" | "!=" | "!" => {
-                words.push(Word { text: node.kind().to_owned(), glob: false, known: true });
+                words.push(Word { text: node.kind().into(), glob: false, known: true });
             }
             _ => words.push(literal(node, source)),
         }
@@ -208,28 +209,28 @@ pub(super) fn literal(node: Node<'_>, source: &Source) -> Word {
     let text = source.text(node);
     match node.kind() {
         "word" | "number" | "test_operator" if node.child_count() == 0 => unquoted(text),
-        "raw_string" => Word { text: trim(text, "'").to_owned(), glob: false, known: true },
+        "raw_string" => Word { text: trim(text, "'").into(), glob: false, known: true },
         "string" => string(node, source),
         // The escapes in $'..' are not read, so it proves nothing.
         "ansi_c_string" | "translated_string" => {
-            let text = text.trim_start_matches('$').trim_matches(['\'', '"']).to_owned();
+            let text = text.trim_start_matches('$').trim_matches(['\'', '"']).into();
             Word { text, glob: false, known: false }
         }
         "concatenation" | "command_name" => {
             let parts = children(node).into_iter().map(|child| match child.kind() {
                 // One level is all there is: the grammar does not nest concatenations.
                 "concatenation" if node.kind() == "concatenation" => {
-                    Word { text: String::new(), glob: false, known: false }
+                    Word { text: "".into(), glob: false, known: false }
                 }
                 _ => literal(child, source),
             });
-            parts.reduce(join).unwrap_or(Word { text: String::new(), glob: false, known: false })
+            parts.reduce(join).unwrap_or(Word { text: "".into(), glob: false, known: false })
         }
         // What stands for a found name in `find -exec` and `xargs -I`.
-        "{}" => Word { text: text.to_owned(), glob: false, known: true },
+        "{}" => Word { text: text.into(), glob: false, known: true },
         // Expansions, and punctuation such as `]` at the end of a test.
-        _ if node.is_named() => Word { text: String::new(), glob: false, known: false },
-        _ => Word { text: text.to_owned(), glob: false, known: false },
+        _ if node.is_named() => Word { text: "".into(), glob: false, known: false },
+        _ => Word { text: text.into(), glob: false, known: false },
     }
 }
 
@@ -256,7 +257,10 @@ fn trim<'a>(source: &'a str, quote: &str) -> &'a str {
 }
 
 fn unquoted(source: &str) -> Word {
-    let mut word = Word { text: String::new(), glob: false, known: true };
+    if !source.contains(['\\', '*', '?', '[']) {
+        return Word { text: source.into(), glob: false, known: true };
+    }
+    let mut word = Word { text: "".into(), glob: false, known: true };
     let mut chars = source.chars();
     while let Some(c) = chars.next() {
         match c {

@@ -283,7 +283,7 @@ impl Wrapper {
             }
             let names_a_variable = self.assigns.then(|| text.split_once('=')).flatten();
             if let Some((variable, value)) = names_a_variable.filter(|(n, _)| !n.is_empty() && !n.starts_with('-')) {
-                assigned.push((variable.to_owned(), Word { text: value.to_owned(), ..word.clone() }));
+                assigned.push((variable.to_owned(), Word { text: value.into(), ..word.clone() }));
             } else if self.valued.contains(&text) {
                 at += 1;
             } else if text.starts_with('-') {
@@ -310,7 +310,7 @@ impl Wrapper {
         let mut rest = rest.to_vec();
         if name == "xargs" {
             // What it adds is not known, only that it is there.
-            rest.push(Word { text: String::new(), glob: false, known: false });
+            rest.push(Word { text: "".into(), glob: false, known: false });
         }
         Ok(Starts::Commands(vec![Part { words: rest.into(), assigned, redirects: vec![], input }]))
     }
@@ -341,7 +341,7 @@ fn shell_script(words: &[Word]) -> Result<Option<String>, Doubt> {
     let told = words[1..=options].iter().any(|w| ["--version", "--help"].contains(&w.text.as_str()));
     match words.get(1 + options) {
         _ if told => Ok(None),
-        Some(script) if given('c') && script.known && !script.glob => Ok(Some(script.text.clone())),
+        Some(script) if given('c') && script.known && !script.glob => Ok(Some(script.text.to_string())),
         Some(file) if !given('c') && !given('s') && file.known && file.text != "-" && !is_input(&file.text) => Ok(None),
         _ => doubt(&format!("{name} with a script from its input or from an expansion")),
     }
@@ -349,7 +349,7 @@ fn shell_script(words: &[Word]) -> Result<Option<String>, Doubt> {
 
 /// `/usr/bin/git` and `git.exe` are `git`.
 pub(in super::super) fn program(name: &str) -> &str {
-    let name = name.rsplit('/').next().unwrap_or(name);
+    let name = name.bytes().rposition(|b| b == b'/').map_or(name, |slash| &name[slash + 1..]);
     name.strip_suffix(".exe").unwrap_or(name)
 }
 

@@ -39,7 +39,8 @@ impl Reader<'_> {
     }
 
     pub fn skip_blanks(&mut self) {
-        self.rest = self.rest.trim_start_matches([' ', '\t']);
+        let blanks = self.rest.bytes().take_while(|b| matches!(b, b' ' | b'\t')).count();
+        self.rest = &self.rest[blanks..];
     }
 
     /// A comment, up to the newline.
@@ -94,6 +95,11 @@ impl Lexer<'_> {
         let mut starts = true;
         while let Some(c) = self.reader.peek() {
             let run = self.reader.rest.bytes().position(|b| !says_itself(b)).unwrap_or(self.reader.rest.len());
+            if run > 0 && starts && word.text.is_empty() {
+                word.text = self.reader.take(run).into();
+                starts = false;
+                continue;
+            }
             if run > 0 {
                 word.text.push_str(self.reader.take(run));
                 starts = false;
@@ -191,7 +197,7 @@ impl Lexer<'_> {
 
 /// A character that is only itself wherever it stands in a word.
 fn says_itself(byte: u8) -> bool {
-    byte.is_ascii_alphanumeric() || b"_./,:@%+-".contains(&byte)
+    byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'.' | b'/' | b',' | b':' | b'@' | b'%' | b'+' | b'-')
 }
 
 /// `NAME`, `#NAME`, `NAME[@]`, `NAME[*]`, `NAME[3]`, `?`, `1`: nothing that computes, assigns or runs.

@@ -123,7 +123,8 @@ fn agrees(script: &str, must_be_proven: bool) {
     if !commands.iter().all(|c| c[0].text.bytes().all(|b| b.is_ascii_alphanumeric())) {
         return;
     }
-    let mut ours: Vec<Vec<String>> = commands.into_iter().map(|c| c.iter().map(|w| w.text.clone()).collect()).collect();
+    let mut ours: Vec<Vec<String>> =
+        commands.into_iter().map(|c| c.iter().map(|w| w.text.to_string()).collect()).collect();
     ours.sort();
     match bash_reads(script) {
         Some(theirs) => assert_eq!(ours, theirs, "{script:?}"),
