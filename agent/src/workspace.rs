@@ -94,6 +94,10 @@ pub enum WorkspaceError {
     Cancelled,
 }
 
+/// A moment of a view, by its number among those of that view.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Checkpoint(pub usize);
+
 /// A copy-on-write view of the repository in which commands run.
 pub trait Workspace {
     /// The bytes of a file.
@@ -104,6 +108,14 @@ pub trait Workspace {
     fn remove(&mut self, path: &str) -> Result<(), WorkspaceError>;
     /// Forgets every change to a file: it is again as in the base, or gone where the base has none.
     fn revert(&mut self, path: &str) -> Result<(), WorkspaceError>;
+    /// Remembers all that the view holds, what commands made among it. `None`: this view cannot.
+    fn checkpoint(&mut self) -> Result<Option<Checkpoint>, WorkspaceError> {
+        Ok(None)
+    }
+    /// Makes the view hold again what it held at a checkpoint of its own.
+    fn back_to(&mut self, _checkpoint: Checkpoint) -> Result<(), WorkspaceError> {
+        Err(WorkspaceError::Failed("this view has no checkpoints".into()))
+    }
     /// The names in a directory, sorted.
     fn list(&self, dir: &str) -> Result<Vec<Entry>, WorkspaceError>;
     /// Every regular file below the root, sorted, without `.git`.
@@ -126,7 +138,8 @@ pub trait Workspace {
 
 #[cfg(test)]
 pub(crate) mod fake {
-    //! A view in memory, for tests of the loop. Its "tests" pass when `code.py` contains `right`.
+    //! A view in memory, for tests of the loop. Its "tests" pass when `code.py` contains `right`; `touch PATH` makes a
+    //! file that is not text.
     use super::*;
     use std::collections::BTreeMap;
 
@@ -142,6 +155,8 @@ pub(crate) mod fake {
         pub now: BTreeMap<String, Vec<u8>>,
         /// By the first word of their command; every other command is the tests.
         pub programs: BTreeMap<&'static str, Program>,
+        /// As it was at each checkpoint.
+        pub checkpoints: Vec<BTreeMap<String, Vec<u8>>>,
         /// What every command prints, instead of the result of its "tests".
         pub output: Option<Vec<u8>>,
     }
@@ -178,6 +193,16 @@ pub(crate) mod fake {
             Ok(())
         }
 
+        fn checkpoint(&mut self) -> Result<Option<Checkpoint>, WorkspaceError> {
+            self.checkpoints.push(self.now.clone());
+            Ok(Some(Checkpoint(self.checkpoints.len() - 1)))
+        }
+
+        fn back_to(&mut self, checkpoint: Checkpoint) -> Result<(), WorkspaceError> {
+            self.now.clone_from(&self.checkpoints[checkpoint.0]);
+            Ok(())
+        }
+
         fn list(&self, _: &str) -> Result<Vec<Entry>, WorkspaceError> {
             Ok(self.now.keys().map(|name| Entry { name: name.clone(), directory: false }).collect())
         }
@@ -190,6 +215,11 @@ pub(crate) mod fake {
             let program = command.argv.first().and_then(|word| self.programs.get(word.as_str()));
             if let Some(program) = program {
                 return program(command);
+            }
+            if let [touch, path] = command.argv.as_slice()
+                && touch == "touch"
+            {
+                self.now.insert(path.clone(), vec![0xff]);
             }
             let right = self.now.get("code.py").is_some_and(|bytes| String::from_utf8_lossy(bytes).contains("right"));
             let output =

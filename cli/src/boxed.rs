@@ -2,8 +2,8 @@
 
 use agent::Workspace;
 use agent::gate::{Access, Policy, Verdict};
-use agent::workspace::{Change, Command, Ended, Entry, Ran, WorkspaceError};
-use sandbox::{BoxSpec, Ending, Job, Kind, Limits, RunError, Sandbox, ViewError};
+use agent::workspace::{Change, Checkpoint, Command, Ended, Entry, Ran, WorkspaceError};
+use sandbox::{BoxSpec, Ending, Job, Kind, Limits, RunError, Sandbox, Snapshot, ViewError};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -17,12 +17,13 @@ pub struct Boxed {
     spec: BoxSpec,
     sandbox: Sandbox,
     policy: Arc<Policy>,
+    checkpoints: Vec<Snapshot>,
 }
 
 impl Boxed {
     /// Opens a box.
     pub fn open(spec: BoxSpec, policy: Arc<Policy>) -> Result<Self, sandbox::OpenError> {
-        Ok(Self { sandbox: Sandbox::open(spec.clone())?, spec, policy })
+        Ok(Self { sandbox: Sandbox::open(spec.clone())?, spec, policy, checkpoints: Vec::new() })
     }
 
     /// The runtime and how it is used, for the first line of a run.
@@ -90,6 +91,18 @@ impl Workspace for Boxed {
             Some(sandbox::Change { before: Some(bytes), .. }) => self.write(path, &bytes),
             Some(_) => self.remove(path),
         }
+    }
+
+    fn checkpoint(&mut self) -> Result<Option<Checkpoint>, WorkspaceError> {
+        let snapshot = self.sandbox.snapshot().map_err(|error| WorkspaceError::Failed(error.to_string()))?;
+        self.checkpoints.push(snapshot);
+        Ok(Some(Checkpoint(self.checkpoints.len() - 1)))
+    }
+
+    fn back_to(&mut self, Checkpoint(number): Checkpoint) -> Result<(), WorkspaceError> {
+        let snapshot = self.checkpoints.get(number);
+        let snapshot = snapshot.ok_or_else(|| WorkspaceError::Failed("there is no such checkpoint".into()))?;
+        self.sandbox.rollback(snapshot).map_err(|error| WorkspaceError::Failed(error.to_string()))
     }
 
     fn list(&self, dir: &str) -> Result<Vec<Entry>, WorkspaceError> {
@@ -167,7 +180,12 @@ impl Workspace for Boxed {
 
     fn fresh(&self) -> Result<Box<dyn Workspace>, WorkspaceError> {
         let fresh = self.sandbox.fresh().map_err(|error| WorkspaceError::Failed(error.to_string()))?;
-        Ok(Box::new(Self { spec: self.spec.clone(), sandbox: fresh, policy: self.policy.clone() }))
+        Ok(Box::new(Self {
+            spec: self.spec.clone(),
+            sandbox: fresh,
+            policy: self.policy.clone(),
+            checkpoints: Vec::new(),
+        }))
     }
 }
 

@@ -76,10 +76,43 @@ fn main() {
             new.close().expect("closes");
         }
     }
+    forks(&mut rows, &spec, rounds);
     rows.print();
     println!("load {}", load());
     run(&sandbox, &job);
     memory(&sandbox);
+}
+
+/// Files of the box that is forked.
+const FILES: usize = 50_000;
+
+/// Boxes that get so many files, which takes seconds.
+const PARENTS: usize = 5;
+
+fn forks(rows: &mut Rows, spec: &BoxSpec, rounds: usize) {
+    let files = FILES / 50;
+    let make = format!("for d in $(seq 50); do mkdir $d; for f in $(seq {files}); do echo $f > $d/$f; done; done");
+    for parent in 0..PARENTS {
+        let mut sandbox = Sandbox::open(spec.clone()).expect("a box");
+        let job = Job::new(["sh", "-c", &make]);
+        assert!(sandbox.run(&job, &AtomicBool::new(false)).expect("runs").ending.succeeded());
+        // This one freezes the files; what the next ones freeze is one file each, thrown away again so that no limit is reached.
+        rows.time("first fork of a box with 50,000 changed files", || sandbox.fork().expect("a fork"));
+        let snapshot = sandbox.snapshot().expect("a snapshot");
+        for _ in 0..rounds.div_ceil(PARENTS) {
+            sandbox.view().write("1/1", b"changed").expect("write");
+            let mut fork = rows.time("a further fork of it", || sandbox.fork().expect("a fork"));
+            assert_eq!(fork.view().read("1/1").expect("read"), b"changed");
+            rows.time("rollback of one file of it", || fork.rollback(&snapshot).expect("goes back"));
+            assert_eq!(fork.view().read("1/1").expect("read"), b"1\n");
+            fork.close().expect("closes");
+            sandbox.rollback(&snapshot).expect("goes back");
+        }
+        if parent + 1 == PARENTS {
+            let told = rows.time("diff of 50,000 files", || sandbox.view().changes(|_| true).expect("changes").len());
+            assert_eq!(told, FILES);
+        }
+    }
 }
 
 /// Times of one kind of thing, in the order in which the kinds came first.

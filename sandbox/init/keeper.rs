@@ -11,25 +11,28 @@ use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
 use crate::sys;
-use crate::wire::{LINE_BYTES_MAX, Request, WELL};
+use crate::wire::{LINE_BYTES_MAX, NO_LAYER, Request, WELL};
 
 const WORKSPACE: &CStr = c"/workspace";
 /// What a job gets empty.
 const EMPTY: [&CStr; 3] = [c"/tmp", c"/dev/shm", c"/home/agent"];
+/// What `fsconfig` takes of one value.
+const VALUE_BYTES_MAX: usize = 255;
 /// One line per object after the headings.
 const OBJECTS: [&str; 3] = ["/proc/sysvipc/shm", "/proc/sysvipc/sem", "/proc/sysvipc/msg"];
 
 /// Does what it is asked for over standard input until that is closed. Standard output stands for process 1 of the box.
-pub fn serve(lower: &str, layers: &str, id: &str) -> i32 {
+/// It knows where the repository, the layers of the box and the frozen layers of its lineage are.
+pub fn serve(places: [&str; 3], id: &str) -> i32 {
     let mut harness = File::from(match io::stdin().as_fd().try_clone_to_owned() {
         Ok(fd) => fd,
         Err(_) => return 1,
     });
-    let mut keeper = Keeper::enter(lower, layers, id);
+    let mut keeper = Keeper::enter(places, id);
     let mut request = [0; Request::BYTES];
     while harness.read_exact(&mut request).is_ok() {
         let answer = match (&mut keeper, Request::decode(request)) {
-            (Ok(keeper), Some(Request::Mount { tmp_bytes_max })) => keeper.mount(tmp_bytes_max),
+            (Ok(keeper), Some(Request::Mount { tmp_bytes_max, stack })) => keeper.mount(tmp_bytes_max, &stack),
             (Ok(keeper), Some(Request::Unmount)) => keeper.unmount(),
             (Err(reason), _) => Err(std::mem::take(reason)),
             (_, None) => Err("an unknown request".into()),
@@ -52,7 +55,10 @@ struct Keeper {
     process_one: OwnedFd,
     /// The mount namespace in which the layers have names.
     outside: File,
-    overlay: [CString; 3],
+    lower: String,
+    frozen: String,
+    upper: CString,
+    work: CString,
     id: CString,
     /// The POSIX message queues of the box.
     queues: OwnedFd,
@@ -81,7 +87,7 @@ fn c(text: &str) -> Result<CString, String> {
 }
 
 impl Keeper {
-    fn enter(lower: &str, layers: &str, id: &str) -> Result<Keeper, String> {
+    fn enter([lower, layers, frozen]: [&str; 3], id: &str) -> Result<Keeper, String> {
         let process_one = io::stdout().as_fd().try_clone_to_owned().map_err(failed("keep a descriptor"))?;
         let namespaces = sys::CLONE_NEWUSER | sys::CLONE_NEWIPC;
         sys::enter(process_one.as_fd(), namespaces).map_err(failed("enter the box's user namespace"))?;
@@ -89,24 +95,39 @@ impl Keeper {
         sys::own_mounts().map_err(failed("make a mount namespace"))?;
         let outside = File::open("/proc/self/ns/mnt").map_err(failed("open the mount namespace"))?;
         let queues = sys::file_system(c"mqueue", &[], 0).map_err(failed("look at message queues"))?;
-        let overlay = [c(lower)?, c(&format!("{layers}/upper"))?, c(&format!("{layers}/work"))?];
-        Ok(Keeper { process_one, outside, overlay, id: c(id)?, queues, empty: Empty::NotMounted })
+        let (upper, work) = (c(&format!("{layers}/upper"))?, c(&format!("{layers}/work"))?);
+        let (lower, frozen) = (lower.to_owned(), frozen.to_owned());
+        Ok(Keeper { process_one, outside, lower, frozen, upper, work, id: c(id)?, queues, empty: Empty::NotMounted })
     }
 
-    fn mount(&mut self, tmp_bytes_max: u64) -> Result<(), String> {
+    fn mount(&mut self, tmp_bytes_max: u64, stack: &[u32]) -> Result<(), String> {
         let is_fresh = matches!(self.empty, Empty::Fresh(bytes) if bytes == tmp_bytes_max);
         if !is_fresh {
             self.renew(tmp_bytes_max)?;
         }
         sys::enter(self.outside.as_fd(), sys::CLONE_NEWNS).map_err(failed("come back outside"))?;
-        let [lower, upper, work] = &self.overlay;
-        let options: [(_, &CStr); 5] =
-            [(c"lowerdir", lower), (c"upperdir", upper), (c"workdir", work), (c"userxattr", c""), (c"volatile", c"")];
+        let lowers = self.lowers(stack)?;
+        let mut options: Vec<(&CStr, &CStr)> = lowers.iter().map(|(name, value)| (*name, value.as_c_str())).collect();
+        options.extend([(c"upperdir", self.upper.as_c_str()), (c"workdir", self.work.as_c_str())]);
+        options.extend([(c"userxattr", c""), (c"volatile", c"")]);
         let overlay = sys::file_system(c"overlay", &options, 0).map_err(failed("make the overlay"))?;
         self.enter_box()?;
         sys::attach(&overlay, WORKSPACE).map_err(failed("mount the overlay"))?;
         self.empty = Empty::InUse(tmp_bytes_max);
         Ok(())
+    }
+
+    /// The options that say what lies under the layer that is written: one where its value is short enough, else one for
+    /// each layer, which Linux knows since 6.8.
+    fn lowers(&self, stack: &[u32]) -> Result<Vec<(&'static CStr, CString)>, String> {
+        let frozen = stack.iter().take_while(|number| **number != NO_LAYER);
+        let paths = frozen.map(|number| format!("{}/{number}", self.frozen));
+        let paths: Vec<String> = paths.chain([self.lower.clone()]).collect();
+        let joined = paths.join(":");
+        if joined.len() <= VALUE_BYTES_MAX {
+            return Ok(vec![(c"lowerdir", c(&joined)?)]);
+        }
+        paths.iter().map(|path| Ok((c"lowerdir+", c(path)?))).collect()
     }
 
     fn enter_box(&self) -> Result<(), String> {

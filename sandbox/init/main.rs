@@ -25,7 +25,7 @@ extern "C" fn main(_count: i32, _words: *const *const u8) -> i32 {
     match words[..] {
         ["init"] => jobs::serve(),
         ["shut", ref job @ ..] => jobs::become_one(job),
-        ["keeper", lower, layers, id] => keeper::serve(lower, layers, id),
+        ["keeper", lower, layers, frozen, id] => keeper::serve([lower, layers, frozen], id),
         _ => USAGE_ERROR,
     }
 }

@@ -75,32 +75,46 @@ impl Answer {
     }
 }
 
+/// Most frozen layers under one box.
+pub const LAYERS_MAX: usize = 16;
+/// Stands where there is no further layer.
+pub const NO_LAYER: u32 = u32::MAX;
+
 /// What the keeper is asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Request {
-    /// An overlay on the workspace, an empty /tmp, /dev/shm and home of at most so many bytes each.
-    Mount { tmp_bytes_max: u64 },
+    /// An overlay on the workspace with these frozen layers, topmost first, an empty /tmp, /dev/shm and home of at most so
+    /// many bytes each.
+    Mount { tmp_bytes_max: u64, stack: [u32; LAYERS_MAX] },
     /// All of that away again, and a look whether the job left anything in the box's kernel objects.
     Unmount,
 }
 
 impl Request {
-    pub const BYTES: usize = 9;
+    pub const BYTES: usize = 1 + 8 + 4 * LAYERS_MAX;
 
     pub fn encode(self) -> [u8; Self::BYTES] {
-        let (kind, size) = match self {
-            Request::Mount { tmp_bytes_max } => (b'm', tmp_bytes_max),
-            Request::Unmount => (b'u', 0),
+        let (kind, size, stack) = match self {
+            Request::Mount { tmp_bytes_max, stack } => (b'm', tmp_bytes_max, stack),
+            Request::Unmount => (b'u', 0, [NO_LAYER; LAYERS_MAX]),
         };
         let mut bytes = [kind; Self::BYTES];
-        bytes[1..].copy_from_slice(&size.to_le_bytes());
+        bytes[1..9].copy_from_slice(&size.to_le_bytes());
+        for (place, number) in bytes[9..].chunks_exact_mut(4).zip(stack) {
+            place.copy_from_slice(&number.to_le_bytes());
+        }
         bytes
     }
 
     pub fn decode(bytes: [u8; Self::BYTES]) -> Option<Request> {
-        let (kind, size) = bytes.split_first()?;
+        let (kind, rest) = bytes.split_first()?;
+        let (size, numbers) = rest.split_first_chunk::<8>()?;
+        let mut stack = [NO_LAYER; LAYERS_MAX];
+        for (number, bytes) in stack.iter_mut().zip(numbers.chunks_exact(4)) {
+            *number = u32::from_le_bytes(bytes.try_into().ok()?);
+        }
         match kind {
-            b'm' => Some(Request::Mount { tmp_bytes_max: u64::from_le_bytes(size.try_into().ok()?) }),
+            b'm' => Some(Request::Mount { tmp_bytes_max: u64::from_le_bytes(*size), stack }),
             b'u' => Some(Request::Unmount),
             _ => None,
         }
@@ -134,7 +148,8 @@ mod tests {
         assert_eq!(Order::decode(&greedy), None);
         assert_eq!(Order::decode(&[0xff; 64]), None);
         assert_eq!(Request::decode([0xff; Request::BYTES]), None);
-        for request in [Request::Mount { tmp_bytes_max: u64::MAX }, Request::Unmount] {
+        let stack = std::array::from_fn(|number| number as u32 * 0x0102_0304);
+        for request in [Request::Mount { tmp_bytes_max: u64::MAX, stack }, Request::Unmount] {
             assert_eq!(Request::decode(request.encode()), Some(request));
         }
         assert_eq!(Answer::decode([0xff; Answer::BYTES]), Answer { number: u32::MAX, code: 255 });

@@ -24,11 +24,23 @@ const DEVICES: [&str; 6] = ["null", "zero", "full", "random", "urandom", "tty"];
 #[derive(Debug)]
 pub(crate) struct Places {
     pub(crate) bundle: PathBuf,
+    /// The repository.
     pub(crate) lower: PathBuf,
+    /// Where the layers that snapshots froze are, and the numbers of those of this box, topmost first.
+    pub(crate) frozen: PathBuf,
+    pub(crate) stack: Vec<u32>,
     /// Holds `upper` and `work`.
     pub(crate) layers: PathBuf,
     /// Read-only trees of the host: where they are for the runtime, and where the box sees them.
     pub(crate) shown: Vec<(PathBuf, PathBuf)>,
+}
+
+impl Places {
+    /// What lies under the layer that is written, topmost first.
+    pub(crate) fn lowers(&self) -> Vec<PathBuf> {
+        let frozen = self.stack.iter().map(|number| self.frozen.join(number.to_string()));
+        frozen.chain([self.lower.clone()]).collect()
+    }
 }
 
 /// Makes the root file system and the device directory in `bundle`.
@@ -242,7 +254,7 @@ fn tmpfs(tmpfs: &Tmpfs) -> Value {
 
 fn overlay(places: &Places, access: Access) -> Value {
     let all = [if access == Access::Read { "ro" } else { "rw" }, "nosuid", "nodev"].map(str::to_owned);
-    let options: Vec<_> = all.into_iter().chain(overlay_options(&places.lower, &places.layers)).collect();
+    let options: Vec<_> = all.into_iter().chain(overlay_options(&places.lowers(), &places.layers)).collect();
     json!({ "destination": WORKSPACE, "type": "overlay", "source": "overlay", "options": options })
 }
 
@@ -256,11 +268,11 @@ pub(crate) fn unkeepable(places: &Places) -> Option<String> {
     let plain = |path: &Path| {
         path.to_str().is_some_and(|path| path.len() <= KEEPER_PATH_BYTES_MAX && !path.contains(['\\', ':', ',']))
     };
-    let odd = [&places.lower, &places.layers].into_iter().find(|path| !plain(path));
+    let odd = [&places.lower, &places.layers, &places.frozen].into_iter().find(|path| !plain(path));
     odd.map(|path| format!("the path {path:?} is too long or holds a backslash, a colon or a comma"))
 }
 
-/// `fsconfig` takes 255 bytes; "/upper" has to fit too.
+/// `fsconfig` takes 255 bytes; "/upper" or the number of a layer has to fit too.
 const KEEPER_PATH_BYTES_MAX: usize = 240;
 
 /// Whether the mapping needs a stage: only root can make mounts of its own.

@@ -5,7 +5,7 @@ use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 
 use crate::beneath::{self, Inode, Kind};
-use crate::layers;
+use crate::layers::{Merged, Stacked};
 use crate::names::Protected;
 use crate::path::RelPath;
 use crate::view::{ENTRIES_MAX, FILE_BYTES_MAX, View, ViewError, at};
@@ -71,12 +71,12 @@ pub enum Node {
 }
 
 impl View {
-    /// Every file of the upper layer that is not, byte for byte and mode for mode, what the repository holds; by path.
+    /// Every file of the layers that is not, byte for byte and mode for mode, what the repository holds; by path.
     /// Directories are not told by themselves. `keep` says no to leave out a path and, of a directory, all below it.
     pub fn changes(&self, keep: impl Fn(&RelPath) -> bool) -> Result<Vec<Change>, ViewError> {
         let mut diff = Diff { keep: &keep, changes: Vec::new(), entries: 0, bytes: 0 };
         let root = self.root().map_err(at(&RelPath::root()))?;
-        diff.dir(&RelPath::root(), root.upper.as_ref(), root.lower.as_ref(), false)?;
+        diff.dir(&RelPath::root(), &root, root.base.as_ref())?;
         diff.changes.sort_by(|a, b| a.path.cmp(&b.path));
         Ok(diff.changes)
     }
@@ -90,23 +90,15 @@ struct Diff<'a> {
 }
 
 impl Diff<'_> {
-    /// `lower` is what the repository has at this path, also when `hidden` says that the box does not see it.
-    fn dir(
-        &mut self,
-        path: &RelPath,
-        upper: Option<&OwnedFd>,
-        lower: Option<&OwnedFd>,
-        hidden: bool,
-    ) -> Result<(), ViewError> {
-        let Some(upper) = upper else { return Ok(()) };
-        let names = beneath::names(upper).map_err(at(path))?;
+    /// `lower` is what the repository has at this path, also when the box does not see it.
+    fn dir(&mut self, path: &RelPath, seen: &Merged, lower: Option<&OwnedFd>) -> Result<(), ViewError> {
+        let names = seen.names_above().map_err(at(path))?;
         for name in &names {
             let below = path.join(name);
-            if let Some(inode) = beneath::child(upper, name).map_err(at(&below))? {
-                self.entry(&below, (upper, inode), lower, hidden)?;
-            }
+            let found = seen.look(name).map_err(at(&below))?;
+            self.entry(&below, found, lower)?;
         }
-        if let Some(lower) = lower.filter(|_| hidden) {
+        if let Some(lower) = lower.filter(|_| seen.base.is_none()) {
             let mut gone = beneath::names(lower).map_err(at(path))?;
             gone.retain(|name| !names.contains(name));
             for name in gone {
@@ -116,26 +108,19 @@ impl Diff<'_> {
         Ok(())
     }
 
-    fn entry(
-        &mut self,
-        path: &RelPath,
-        (upper, inode): (&OwnedFd, Inode),
-        lower: Option<&OwnedFd>,
-        hidden: bool,
-    ) -> Result<(), ViewError> {
-        let Some((_, name)) = path.split() else { return Ok(()) };
+    fn entry(&mut self, path: &RelPath, found: Stacked<'_>, lower: Option<&OwnedFd>) -> Result<(), ViewError> {
+        let (Some((_, name)), Some((dir, inode))) = (path.split(), found.top) else { return Ok(()) };
         if !self.admit(path)? {
             return Ok(());
         }
         let before = lower.map_or(Ok(None), |dir| beneath::child(dir, name)).map_err(at(path))?;
         let was_dir = before.as_ref().is_some_and(|inode| inode.kind() == Kind::Dir);
-        if inode.kind() == Kind::Dir && !inode.is_whiteout() {
-            let hidden = hidden || layers::is_opaque(upper, name).map_err(at(path))?;
+        if inode.kind() == Kind::Dir {
             if let (Some(lower), Some(_), false) = (lower, &before, was_dir) {
                 self.deleted(path, lower, name)?;
             }
             let below = before.filter(|_| was_dir).map(|inode| inode.fd);
-            return self.dir(path, Some(&inode.fd), below.as_ref(), hidden);
+            return self.dir(path, &found.merged, below.as_ref());
         }
         if let Some(lower) = lower.filter(|_| was_dir || inode.is_whiteout()) {
             self.deleted(path, lower, name)?;
@@ -144,7 +129,7 @@ impl Diff<'_> {
             return Ok(());
         }
         let before = before.filter(|_| !was_dir).zip(lower);
-        self.leaf(path, name, before.as_ref().map(|(inode, dir)| (*dir, inode)), Some((upper, &inode)))
+        self.leaf(path, name, before.as_ref().map(|(inode, dir)| (*dir, inode)), Some((dir, &inode)))
     }
 
     /// All files at and below a name of the repository that the box does not have any more.

@@ -16,6 +16,7 @@ use crate::docker;
 use crate::footing::{Footing, Ids, Tier};
 use crate::job::{Ending, Job, JobError, Outcome, Usage};
 use crate::limits::Limits;
+use crate::lineage::{Frozen, Lineage};
 use crate::path::RelPath;
 use crate::policy::{self, Process};
 use crate::pump::{Budget, Pump};
@@ -71,6 +72,9 @@ pub(crate) struct Frame {
     pub(crate) env: Vec<(String, String)>,
     pub(crate) footing: Footing,
     pub(crate) ids: Ids,
+    pub(crate) lineage: Arc<Lineage>,
+    /// The frozen layers under the one that is written, topmost first.
+    pub(crate) stack: Vec<Arc<Frozen>>,
 }
 
 /// Where a box's directory keeps what.
@@ -232,17 +236,22 @@ impl Frame {
 
     pub(crate) fn places(&self, stage: Option<&Path>) -> Places {
         let trees = policy::host_trees(&self.tools).into_iter();
+        let stack = self.stack.iter().map(|frozen| frozen.number()).collect();
         match stage {
             Some(stage) => Places {
                 bundle: stage.join("bundle"),
                 lower: stage.join("lower"),
                 layers: stage.join("layers"),
+                frozen: stage.join("frozen"),
+                stack,
                 shown: trees.enumerate().map(|(n, tree)| (stage.join(host_part(n)), tree)).collect(),
             },
             None => Places {
                 bundle: bundle_dir(&self.dir),
                 lower: self.repo.clone(),
                 layers: layers_dir(&self.dir),
+                frozen: self.lineage.place(),
+                stack,
                 shown: trees.map(|tree| (tree.clone(), tree)).collect(),
             },
         }
@@ -254,6 +263,7 @@ impl Frame {
             part(bundle_dir(&self.dir), "bundle", How::Plain),
             part(self.repo.clone(), "lower", How::Idmapped),
             part(layers_dir(&self.dir), "layers", How::Idmapped),
+            part(self.lineage.place(), "frozen", How::Idmapped),
         ];
         let trees = policy::host_trees(&self.tools).into_iter().enumerate();
         parts.extend(trees.map(|(n, tree)| part(tree, &host_part(n), How::ReadOnly)));

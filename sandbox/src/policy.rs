@@ -270,11 +270,11 @@ fn rlimits(limits: &Limits) -> Vec<(Rlimit, u64)> {
     walls.into_iter().map(|(resource, kind, wall)| (kind, own(resource, wall))).collect()
 }
 
-/// The options of the overlay that is the workspace, without those that every mount has.
-pub(crate) fn overlay_options(lower: &Path, layers: &Path) -> [String; 5] {
+/// The options of the overlay that is the workspace, without those that every mount has; `lowers` topmost first.
+pub(crate) fn overlay_options(lowers: &[PathBuf], layers: &Path) -> [String; 5] {
     let escape = |path: PathBuf| path.to_string_lossy().replace('\\', "\\\\").replace(':', "\\:").replace(',', "\\,");
     [
-        format!("lowerdir={}", escape(lower.to_owned())),
+        format!("lowerdir={}", lowers.iter().cloned().map(escape).collect::<Vec<_>>().join(":")),
         format!("upperdir={}", escape(layers.join("upper"))),
         format!("workdir={}", escape(layers.join("work"))),
         "userxattr".to_owned(),

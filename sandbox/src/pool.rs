@@ -1,6 +1,6 @@
-//! What becomes of a warm box while nobody needs it?
+//! What becomes of warm boxes while nobody needs them?
 //!
-//! It is paused after seconds and thrown away after minutes. One thread watches, and only while there is a box to watch.
+//! They are paused after seconds and thrown away after minutes. One thread watches, and only while there is a box to watch.
 
 use std::io;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -22,32 +22,35 @@ impl Default for Patience {
     }
 }
 
-/// The place of one idle warm box.
+/// Most idle warm boxes of one open box: jobs with other limits each need one of their own.
+const IDLE_MAX: usize = 3;
+
+/// The place of idle warm boxes.
 pub(crate) struct Pool(Arc<Shared>);
 
 struct Shared {
-    slot: Mutex<Slot>,
+    idle: Mutex<Idle>,
     changed: Condvar,
 }
 
-struct Slot {
-    warm: Option<Warm>,
+struct Idle {
+    /// The one that was used last comes last.
+    boxes: Vec<(Warm, Instant)>,
     patience: Patience,
-    since: Instant,
     is_watched: bool,
     is_closed: bool,
 }
 
 impl Shared {
-    fn lock(&self) -> MutexGuard<'_, Slot> {
-        self.slot.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, Idle> {
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Pool {
     pub(crate) fn new(patience: Patience) -> Pool {
-        let slot = Slot { warm: None, patience, since: Instant::now(), is_watched: false, is_closed: false };
-        Pool(Arc::new(Shared { slot: Mutex::new(slot), changed: Condvar::new() }))
+        let idle = Idle { boxes: Vec::new(), patience, is_watched: false, is_closed: false };
+        Pool(Arc::new(Shared { idle: Mutex::new(idle), changed: Condvar::new() }))
     }
 
     #[cfg(test)]
@@ -56,33 +59,49 @@ impl Pool {
         self.0.changed.notify_one();
     }
 
-    pub(crate) fn take(&self) -> Option<Warm> {
-        self.0.lock().warm.take()
+    /// The box that was used last among those that suit.
+    pub(crate) fn take(&self, suits: impl Fn(&Warm) -> bool) -> Option<Warm> {
+        let mut idle = self.0.lock();
+        let place = idle.boxes.iter().rposition(|(warm, _)| suits(warm))?;
+        Some(idle.boxes.remove(place).0)
     }
 
     pub(crate) fn put(&self, warm: Warm) {
-        let mut slot = self.0.lock();
-        (slot.warm, slot.since) = (Some(warm), Instant::now());
-        if slot.is_watched {
+        let mut idle = self.0.lock();
+        idle.boxes.push((warm, Instant::now()));
+        // Dropped, and so killed, when nobody waits for the lock any more.
+        let _one_too_many = (idle.boxes.len() > IDLE_MAX).then(|| idle.boxes.remove(0));
+        if idle.is_watched {
             self.0.changed.notify_one();
-            return;
+        } else {
+            let shared = Arc::clone(&self.0);
+            // Without a watcher the boxes just stay as they are until their owner closes.
+            idle.is_watched = thread::Builder::new().name("idle boxes".into()).spawn(move || watch(&shared)).is_ok();
         }
-        let shared = Arc::clone(&self.0);
-        // Without a watcher the box just stays as it is until its owner closes.
-        slot.is_watched = thread::Builder::new().name("idle box".into()).spawn(move || watch(&shared)).is_ok();
+        drop(idle);
     }
 
-    /// Kills the idle box and ends the watch.
+    /// Kills all idle boxes.
+    pub(crate) fn clear(&self) {
+        self.0.lock().boxes.clear();
+    }
+
+    /// Kills the idle boxes and ends the watch.
     pub(crate) fn close(&self) {
-        let mut slot = self.0.lock();
-        slot.is_closed = true;
+        let mut idle = self.0.lock();
+        idle.is_closed = true;
         self.0.changed.notify_one();
-        drop(slot.warm.take());
+        idle.boxes.clear();
     }
 
-    /// Asks the idle box something, where there is one.
+    /// Asks the idle box that was used last something, where there is one.
     pub(crate) fn idle<T>(&self, ask: impl FnOnce(&mut Warm) -> T) -> Option<T> {
-        self.0.lock().warm.as_mut().map(ask)
+        self.0.lock().boxes.last_mut().map(|(warm, _)| ask(warm))
+    }
+
+    /// Does something to every idle box.
+    pub(crate) fn each<T>(&self, act: impl FnMut(&mut Warm) -> io::Result<T>) -> io::Result<Vec<T>> {
+        self.0.lock().boxes.iter_mut().map(|(warm, _)| warm).map(act).collect()
     }
 }
 
@@ -94,22 +113,31 @@ impl Drop for Pool {
 
 /// Pauses and drops what is idle for too long; ends when nothing has been for a while.
 fn watch(shared: &Shared) {
-    let mut slot = shared.lock();
+    let mut idle = shared.lock();
+    // When the last box was there: a job may have it, and put it back.
+    let mut last = Instant::now();
     loop {
-        let Patience { pause_after, drop_after } = slot.patience;
-        let idle = slot.since.elapsed();
-        if slot.is_closed || idle >= drop_after {
-            slot.is_watched = false;
-            drop(slot.warm.take());
+        let Patience { pause_after, drop_after } = idle.patience;
+        idle.boxes.retain(|(_, since)| since.elapsed() < drop_after);
+        if let Some((_, since)) = idle.boxes.last() {
+            last = *since;
+        }
+        if idle.is_closed || last.elapsed() >= drop_after {
+            idle.is_watched = false;
+            idle.boxes.clear();
             return;
         }
-        if idle >= pause_after {
-            // A box that cannot be paused is as good as one that is: it only sleeps. What is not removed now goes with the box.
-            let _: Option<io::Result<()>> = slot.warm.as_mut().map(|warm| warm.pause().and_then(|_| warm.tidy()));
+        let mut next = drop_after.saturating_sub(last.elapsed());
+        for (warm, since) in &mut idle.boxes {
+            let age = since.elapsed();
+            if age >= pause_after {
+                // A box that cannot be paused is as good as one that is: it only sleeps. What is not removed now goes with it.
+                let _: io::Result<()> = warm.pause().and_then(|_| warm.tidy());
+            }
+            let until = if age < pause_after { pause_after } else { drop_after };
+            next = next.min(until.saturating_sub(age));
         }
-        let next = if idle < pause_after { pause_after } else { drop_after };
-        let waited = shared.changed.wait_timeout(slot, next.saturating_sub(idle));
-        slot = waited.unwrap_or_else(PoisonError::into_inner).0;
+        idle = shared.changed.wait_timeout(idle, next).unwrap_or_else(PoisonError::into_inner).0;
     }
 }
 
@@ -117,23 +145,32 @@ fn watch(shared: &Shared) {
 mod tests {
     use super::*;
     use crate::job::Job;
-    use crate::sandbox::{BoxSpec, OpenError, Sandbox, Warmth};
+    use crate::limits::Limits;
+    use crate::open::{BoxSpec, OpenError};
+    use crate::sandbox::{Sandbox, Warmth};
     use std::sync::atomic::AtomicBool;
 
-    #[test]
-    fn an_idle_box_is_paused_then_dropped_and_the_next_job_gets_a_new_one() {
+    fn warm() -> Option<(tempfile::TempDir, Sandbox)> {
         let dir = tempfile::tempdir().expect("directory");
         let repo = dir.path().join("repo");
         std::fs::create_dir(&repo).expect("repository");
         let sandbox = match Sandbox::open(BoxSpec::new(&repo, dir.path().join("boxes"))) {
             Err(error @ (OpenError::NoRuntime { .. } | OpenError::NoNamespaces { .. })) => {
-                return eprintln!("SKIPPED: no box can be made on this host: {error}");
+                eprintln!("SKIPPED: no box can be made on this host: {error}");
+                return None;
             }
             opened => opened.expect("opens"),
         };
         if let Warmth::Cold(reason) = sandbox.warmth() {
-            return eprintln!("SKIPPED: no warm boxes on this host: {reason}");
+            eprintln!("SKIPPED: no warm boxes on this host: {reason}");
+            return None;
         }
+        Some((dir, sandbox))
+    }
+
+    #[test]
+    fn an_idle_box_is_paused_then_dropped_and_the_next_job_gets_a_new_one() {
+        let Some((dir, sandbox)) = warm() else { return };
         let milliseconds = Duration::from_millis;
         sandbox.pool.be(Patience { pause_after: milliseconds(200), drop_after: milliseconds(1_000) });
         let run = || sandbox.run(&Job::new(["true"]), &AtomicBool::new(false)).expect("runs").ending.succeeded();
@@ -148,5 +185,25 @@ mod tests {
         thread::sleep(milliseconds(1_500));
         assert_eq!(paused(), None);
         assert!(run());
+    }
+
+    #[test]
+    fn jobs_with_other_limits_keep_boxes_of_their_own_up_to_a_number() {
+        let Some((_dir, sandbox)) = warm() else { return };
+        let run = |open_files_max| {
+            let limits = Some(Limits { open_files_max, ..Limits::DEFAULT });
+            let job = Job { limits, ..Job::new(["true"]) };
+            assert!(sandbox.run(&job, &AtomicBool::new(false)).expect("runs").ending.succeeded());
+            sandbox.warm_pid().expect("kept")
+        };
+        let first: Vec<u32> = [100, 200, 300].map(run).into();
+        assert_eq!([100, 200, 300].map(run), first[..], "each has its own");
+        run(400);
+        assert_eq!(sandbox.pool.each(|warm| Ok(warm.pid())).expect("pids").len(), IDLE_MAX);
+        assert_eq!([200, 300].map(run), first[1..]);
+        assert_ne!(run(100), first[0], "the one that was idle longest went");
+        assert!(sandbox.pause().expect("pauses") == sandbox.footing().cgroups);
+        let paused = sandbox.pool.each(|warm| Ok(warm.is_paused())).expect("states");
+        assert_eq!(paused, [sandbox.footing().cgroups; IDLE_MAX]);
     }
 }

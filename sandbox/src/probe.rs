@@ -5,8 +5,9 @@ use std::path::Path;
 
 use crate::docker::{self, About, Socket};
 use crate::footing::{CgroupMode, Footing, Mapping, cgroup_mode, is_root};
+use crate::open::{Attempt, BoxSpec, OpenError};
 use crate::runtime::Runtime;
-use crate::sandbox::{Attempt, BoxSpec, OpenError, Sandbox, Warmth};
+use crate::sandbox::{Sandbox, Warmth};
 use crate::selfcheck::SelfAttack;
 use crate::stage;
 

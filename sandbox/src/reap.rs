@@ -1,5 +1,6 @@
 //! Which boxes did an earlier, killed process leave behind?
 
+use std::collections::HashSet;
 use std::fs;
 use std::io;
 use std::path::Path;
@@ -7,9 +8,9 @@ use std::time::{Duration, SystemTime};
 
 use crate::container::runtime_root;
 use crate::docker;
+use crate::open::{NOTE, Note, UNFINISHED};
 use crate::remove::{remove_box, remove_tree};
 use crate::runtime::Runtime;
-use crate::sandbox::{NOTE, Note, UNFINISHED};
 
 /// A box that nobody owned any more.
 #[derive(Debug)]
@@ -36,7 +37,7 @@ pub fn reap(state: &Path) -> io::Result<Vec<Leftover>> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
         entries => entries?,
     };
-    let mut found = Vec::new();
+    let mut dead = Vec::new();
     for entry in entries {
         let entry = entry?;
         let (dir, name) = (entry.path(), entry.file_name().to_string_lossy().into_owned());
@@ -52,17 +53,31 @@ pub fn reap(state: &Path) -> io::Result<Vec<Leftover>> {
         }
         let note = fs::read(dir.join(NOTE)).ok().and_then(|text| serde_json::from_slice::<Note>(&text).ok());
         if let Some(note) = note.filter(|note| !note.owner.is_alive()) {
-            found.push(bury(&dir, name, note));
+            dead.push((dir, name, note));
         }
+    }
+    // A box that has layers for others goes when these are gone, and not while one of them cannot be killed.
+    dead.sort_by_key(|(.., note)| note.over.is_none());
+    let (mut found, mut needed) = (Vec::new(), HashSet::new());
+    for (dir, id, note) in dead {
+        let over = note.over.clone();
+        let left = bury(&dir, id, note, &needed);
+        needed.extend(over.filter(|_| left.failure.is_some()));
+        found.push(left);
     }
     Ok(found)
 }
 
-fn bury(dir: &Path, id: String, note: Note) -> Leftover {
+/// Boxes in `needed` are emptied of processes but stay.
+fn bury(dir: &Path, id: String, note: Note, needed: &HashSet<String>) -> Leftover {
+    let remove = || match needed.contains(&id) {
+        true => Err(io::Error::other("a fork that could not be removed needs its layers")),
+        false => remove_box(dir),
+    };
     if let Some(socket) = &note.docker {
         // Without the engine its containers cannot be killed; the box stays until they can be.
         let (containers, failure) = match docker::bury(socket, dir, &id, &note.owner) {
-            Ok(containers) => (containers, remove_box(dir).err()),
+            Ok(containers) => (containers, remove().err()),
             Err(error) => (Vec::new(), Some(io::Error::other(error))),
         };
         return Leftover { id, label: note.label, repo: note.repo, containers, failure };
@@ -78,7 +93,7 @@ fn bury(dir: &Path, id: String, note: Note) -> Leftover {
         failure = failure.or(deleted.err());
     }
     if failure.is_none() {
-        failure = remove_box(dir).err();
+        failure = remove().err();
     }
     Leftover { id, label: note.label, repo: note.repo, containers, failure }
 }

@@ -13,7 +13,7 @@ use std::path::Path;
 use rustix::fs::AtFlags;
 
 use crate::beneath::{self, Inode, Kind};
-use crate::sandbox::UNFINISHED;
+use crate::open::UNFINISHED;
 
 const NAMES_AT_A_TIME: usize = 10_000;
 

@@ -1,4 +1,6 @@
 //! How much has a box written?
+//!
+//! All its layers count, those too that it shares with other boxes.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -7,7 +9,7 @@ use std::time::{Duration, Instant};
 use crate::beneath::{self, Kind};
 use crate::view::View;
 
-/// Watches the size of the upper layer, at most a tenth of the time.
+/// Watches the size of the layers, at most a tenth of the time.
 pub(crate) struct Growth<'a> {
     view: &'a View,
     bytes_max: u64,
@@ -37,10 +39,17 @@ impl<'a> Growth<'a> {
     /// A layer that cannot be measured counts as too large only when it surely is: as an ordinary user we cannot look into a
     /// directory whose permissions a job took away for a while, and many a test suite does that.
     pub(crate) fn is_exceeded(&self) -> bool {
-        let mut bytes = 0;
+        let mut bytes = self.view.frozen_bytes();
         let _ = add(&self.view.upper, self.bytes_max, 0, &mut bytes);
         bytes > self.bytes_max
     }
+}
+
+/// What a layer counts that nobody writes any more.
+pub(crate) fn weigh(dir: &OwnedFd) -> u64 {
+    let mut bytes = 0;
+    let _ = add(dir, u64::MAX, 0, &mut bytes);
+    bytes
 }
 
 /// Adds the blocks in use below `dir`; stops as soon as the sum is above `bytes_max`.

@@ -1,19 +1,21 @@
 //! What does the workspace of a box hold right now?
 //!
-//! The harness reads and writes here, on the host, without running anything in the box: the upper layer first, then the
-//! repository below. Nothing is followed, nothing but regular files is opened, and every answer has a limit. Writes go to the
+//! The harness reads and writes here, on the host, without running anything in the box: the upper layer first, then those
+//! that snapshots froze, then the repository. Nothing is followed, nothing but regular files is opened, and every answer has a limit. Writes go to the
 //! upper layer only. Legal between jobs; the kernel does not define what a running job sees of a change made here.
 
 use std::ffi::{OsStr, OsString};
 use std::io::{self, Write};
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use rustix::fs::{AtFlags, FileType, Gid, Mode, OFlags, Uid};
 
 use crate::beneath::{self, Inode, Kind};
 use crate::layers::{self, Found, Merged};
+use crate::lineage::Frozen;
 use crate::path::{PathError, RelPath};
 
 /// Largest file that is read or written, in bytes.
@@ -21,10 +23,15 @@ pub const FILE_BYTES_MAX: u64 = 16 << 20;
 /// Most entries that a walk or a listing gives.
 pub const ENTRIES_MAX: usize = 200_000;
 
-/// The two layers of a box's workspace.
+/// The layers of a box's workspace.
 pub struct View {
+    /// The one that is written.
     pub(crate) upper: OwnedFd,
-    pub(crate) lower: OwnedFd,
+    /// Those that snapshots froze, topmost first.
+    pub(crate) lowers: Vec<OwnedFd>,
+    /// The repository.
+    pub(crate) base: OwnedFd,
+    stack: Vec<Arc<Frozen>>,
     /// A directory on the file system of the upper layer, where files are made before they are renamed into place.
     spare: OwnedFd,
     /// Who owns what the harness writes: the owner of the repository, when we may choose.
@@ -105,11 +112,17 @@ pub(crate) fn at(path: &RelPath) -> impl FnOnce(io::Error) -> ViewError + '_ {
 impl View {
     /// Opens the view of `repo` under the layers in `layers` (`upper` and `spare` are made there).
     pub fn open(repo: &Path, layers: &Path) -> io::Result<View> {
+        View::over(repo, layers, &[])
+    }
+
+    /// As [`View::open`], with frozen layers, topmost first, between the two.
+    pub(crate) fn over(repo: &Path, layers: &Path, stack: &[Arc<Frozen>]) -> io::Result<View> {
         for name in ["upper", "spare"] {
             std::fs::create_dir_all(layers.join(name))?;
         }
-        let lower = beneath::open_root(repo)?;
-        let stat = rustix::fs::fstat(&lower)?;
+        let base = beneath::open_root(repo)?;
+        let lowers = stack.iter().map(|frozen| beneath::open_root(&frozen.path())).collect::<io::Result<Vec<_>>>()?;
+        let stat = rustix::fs::fstat(lowers.first().unwrap_or(&base))?;
         let upper = beneath::open_root(&layers.join("upper"))?;
         let owner =
             rustix::process::geteuid().is_root().then(|| (Uid::from_raw(stat.st_uid), Gid::from_raw(stat.st_gid)));
@@ -120,7 +133,8 @@ impl View {
         if let Some((uid, gid)) = owner {
             rustix::fs::fchown(&open, Some(uid), Some(gid))?;
         }
-        Ok(View { upper, lower, spare: beneath::open_root(&layers.join("spare"))?, owner, count: AtomicU64::new(0) })
+        let (spare, stack) = (beneath::open_root(&layers.join("spare"))?, stack.to_vec());
+        Ok(View { upper, lowers, base, stack, spare, owner, count: AtomicU64::new(0) })
     }
 
     /// The bytes of a regular file.
@@ -194,17 +208,17 @@ impl View {
         Ok(entries)
     }
 
-    /// The paths at which the upper layer has something: every other file is as in the repository, or gone.
+    /// The paths at which a layer above the repository has something: every other file is as in the repository, or gone.
     pub fn touched(&self, keep: impl Fn(&RelPath) -> bool) -> Result<Vec<PathBuf>, ViewError> {
         let mut touched = Vec::new();
         let mut waiting = vec![RelPath::root()];
         while let Some(path) = waiting.pop() {
-            let Some(upper) = self.dir(&path)?.upper else { continue };
-            for name in beneath::names(&upper).map_err(at(&path))? {
+            let dir = self.dir(&path)?;
+            for name in dir.names_above().map_err(at(&path))? {
                 let below = path.join(&name);
-                match beneath::child(&upper, &name).map_err(at(&below))? {
+                match dir.look(&name).map_err(at(&below))?.top {
                     _ if !keep(&below) => {}
-                    Some(inode) if inode.kind() == Kind::Dir => waiting.push(below),
+                    Some((_, inode)) if inode.kind() == Kind::Dir => waiting.push(below),
                     Some(_) => touched.push(below.as_path().to_owned()),
                     None => {}
                 }
@@ -269,8 +283,7 @@ impl View {
         }
         let (parent, name) = self.upper_parent(&path)?;
         let upper = parent.upper.as_ref().ok_or_else(|| ViewError::NotFound(path.clone()))?;
-        let below = layers::in_layer(&parent.lower, &name).map_err(at(&path))?;
-        let removed = if below.is_none() {
+        let removed = if !parent.has_below(&name).map_err(at(&path))? {
             rustix::fs::unlinkat(upper, &name, AtFlags::empty())
         } else {
             let spare = self.spare_name();
@@ -297,7 +310,19 @@ impl View {
     }
 
     pub(crate) fn root(&self) -> io::Result<Merged> {
-        Ok(Merged { upper: Some(self.upper.try_clone()?), lower: Some(self.lower.try_clone()?) })
+        let lowers = self.lowers.iter().map(OwnedFd::try_clone).collect::<io::Result<Vec<_>>>()?;
+        Ok(Merged { upper: Some(self.upper.try_clone()?), lowers, base: Some(self.base.try_clone()?) })
+    }
+
+    /// Lets go of the frozen layers, when the box ends.
+    pub(crate) fn let_go(&mut self) {
+        self.stack.clear();
+        self.lowers.clear();
+    }
+
+    /// What the frozen layers count against the limit of the box.
+    pub(crate) fn frozen_bytes(&self) -> u64 {
+        self.stack.iter().fold(0, |sum, frozen| sum.saturating_add(frozen.bytes()))
     }
 
     fn parent(&self, path: &RelPath) -> Result<(Merged, OsString), ViewError> {
@@ -315,7 +340,7 @@ impl View {
             dir = match dir.child(step).map_err(at(&so_far))? {
                 Some(Found::Dir(merged, _)) if merged.upper.is_some() => merged,
                 Some(Found::Dir(merged, inode)) => {
-                    self.make_dir(&dir, step, inode.mode() & 0o777, merged.lower).map_err(at(&so_far))?
+                    self.make_dir(&dir, step, inode.mode() & 0o777, Some(merged)).map_err(at(&so_far))?
                 }
                 Some(Found::Leaf(inode)) if inode.kind() == Kind::Symlink => return Err(ViewError::Symlink(so_far)),
                 Some(Found::Leaf(_)) => return Err(ViewError::NotDirectory(so_far)),
@@ -325,8 +350,8 @@ impl View {
         Ok((dir, name.to_owned()))
     }
 
-    /// Makes a directory in the upper layer: over `lower` when that is given, else one that hides whatever lies below.
-    fn make_dir(&self, dir: &Merged, name: &OsStr, mode: u32, lower: Option<OwnedFd>) -> io::Result<Merged> {
+    /// Makes a directory in the upper layer: over `seen` when that is given, else one that hides whatever lies below.
+    fn make_dir(&self, dir: &Merged, name: &OsStr, mode: u32, seen: Option<Merged>) -> io::Result<Merged> {
         let upper = dir.upper.as_ref().ok_or_else(|| io::Error::other("the directory has no upper layer"))?;
         let spare = self.spare_name();
         rustix::fs::mkdirat(&self.spare, &spare, Mode::from_raw_mode(0o700))?;
@@ -335,14 +360,14 @@ impl View {
         if let Some((uid, gid)) = self.owner {
             rustix::fs::fchown(&made, Some(uid), Some(gid))?;
         }
-        if lower.is_none() && layers::in_layer(&dir.lower, name)?.is_some() {
+        if seen.is_none() && dir.has_below(name)? {
             layers::set_opaque(&made)?;
         }
-        if layers::in_layer(&dir.upper, name)?.is_some_and(|inode| inode.is_whiteout()) {
+        if beneath::child(upper, name)?.is_some_and(|inode| inode.is_whiteout()) {
             rustix::fs::unlinkat(upper, name, AtFlags::empty())?;
         }
         rustix::fs::renameat(&self.spare, &spare, upper, name)?;
-        Ok(Merged { upper: Some(made), lower })
+        Ok(Merged { upper: Some(made), ..seen.unwrap_or_default() })
     }
 
     fn spare_name(&self) -> OsString {

@@ -29,7 +29,7 @@ use crate::pump::Pump;
 use crate::remove::remove_tree;
 use crate::runtime::{self, Runtime};
 use crate::stage;
-use crate::wire::{Answer, LINE_BYTES_MAX, Order, Request, STREAMS, WELL};
+use crate::wire::{Answer, LAYERS_MAX, LINE_BYTES_MAX, NO_LAYER, Order, Request, STREAMS, WELL};
 
 /// How long the runtime may take to start the init.
 const START_PATIENCE: Duration = Duration::from_secs(10);
@@ -90,7 +90,7 @@ impl Warm {
         command.arg("--detach").arg("--pid-file").arg(&pid_file).arg("--bundle").arg(&places.bundle).arg(&name);
         command.stdin(Stdio::from(OwnedFd::from(theirs))).stdout(Stdio::null()).stderr(Stdio::null());
         let mut keeper = Command::new(program);
-        keeper.arg("keeper").args([&places.lower, &places.layers]).arg(frame.ids.inside().to_string());
+        keeper.arg("keeper").args([&places.lower, &places.layers, &places.frozen]).arg(frame.ids.inside().to_string());
         keeper.env_clear().current_dir("/").stdin(Stdio::from(OwnedFd::from(keepers))).stderr(Stdio::null());
 
         let runtime = runtime.clone();
@@ -138,7 +138,11 @@ impl Warm {
     pub(crate) fn prepare(&mut self, frame: &Frame, limits: &Limits) -> Result<(), String> {
         frame.renew_work(Some(&self.spent)).map_err(|error| error.to_string())?;
         self.resume().map_err(|error| format!("could not resume the box: {error}"))?;
-        self.keeper.ask(Request::Mount { tmp_bytes_max: limits.tmp_bytes_max })
+        let mut stack = [NO_LAYER; LAYERS_MAX];
+        for (place, frozen) in stack.iter_mut().zip(&frame.stack) {
+            *place = frozen.number();
+        }
+        self.keeper.ask(Request::Mount { tmp_bytes_max: limits.tmp_bytes_max, stack })
     }
 
     /// Runs one job on the workspace that [`Warm::prepare`] mounted.

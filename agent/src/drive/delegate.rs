@@ -15,6 +15,7 @@ use crate::subagent::{ANSWER_BYTES_MAX, AgentType, Agents, PROMPT_BYTES_MAX};
 use crate::text::{fenced, shown};
 use crate::tools::Outcome;
 use crate::verify::Review;
+use crate::workspace::Checkpoint;
 use std::mem::take;
 
 /// Of why a sub-agent ended without an answer, in bytes.
@@ -33,6 +34,7 @@ impl Loop<'_> {
         session: &mut Session,
         cleared: &Cleared<Action>,
         accounts: &mut Accounts,
+        checkpoint: Option<Checkpoint>,
     ) -> Result<Result<Outcome, String>, Halt> {
         let Action::Task { prompt, subagent_type: kind } = cleared.action() else {
             return Ok(Err("only a task is handed on".into()));
@@ -48,7 +50,7 @@ impl Loop<'_> {
         let mut writes = its.written_since(session.files());
         if matches!(ending, Ending::Blocked { .. }) {
             // What a hook did not agree to is not kept.
-            self.take_back(session, &take(&mut writes))?;
+            self.take_back(session, &take(&mut writes), checkpoint)?;
         }
         let text = came_back(&child, &ending, &its);
         Ok(Ok(Outcome::Done { text, writes, shown: Vec::new(), functions: Vec::new(), lines: Vec::new() }))

@@ -11,7 +11,9 @@ use crate::gate::{self, Action, Cleared, Context, Grants, Judgement, Refused, Sa
 use crate::hooks::{Fold, Occasion, Told};
 use crate::monitor;
 use crate::session::{Ending, Files, Record, Session};
+use crate::subagent::AgentType;
 use crate::tools::{self, Outcome, Tools};
+use crate::workspace::Checkpoint;
 use serde_json::json;
 use std::time::Instant;
 
@@ -38,8 +40,13 @@ impl Loop<'_> {
             Err(why) => return Ok(Record::Refused { why, denied: true }),
         };
         let cancel = self.cancel;
+        // A sub-agent's commands make what no session knows of; this takes that back too.
+        let checkpoint = match call {
+            Call::Task { subagent_type: AgentType::General, .. } => self.workspace.checkpoint()?,
+            _ => None,
+        };
         let outcome = match call {
-            Call::Task { .. } => match self.delegate(session, &cleared, accounts)? {
+            Call::Task { .. } => match self.delegate(session, &cleared, accounts, checkpoint)? {
                 Ok(outcome) => outcome,
                 Err(why) => return Ok(Record::Refused { why, denied: true }),
             },
@@ -55,7 +62,7 @@ impl Loop<'_> {
         }
         let fold = self.fire(&Occasion::PostToolUse { call: &call, response: &text }, &[])?;
         if let Some(said) = fold.blocked() {
-            self.take_back(session, &writes)?;
+            self.take_back(session, &writes, checkpoint)?;
             let gone = if writes.is_empty() { "" } else { ". What it wrote was taken back" };
             let why = format!("the hook {} says: {}{gone}", said.rule, said.reason);
             return Ok(Record::Refused { why, denied: true });
@@ -182,8 +189,16 @@ impl Loop<'_> {
         })
     }
 
-    /// Files as they were before the action, as far as the session knows them.
-    pub(super) fn take_back(&mut self, session: &Session, writes: &Files) -> Result<(), Halt> {
+    /// Files as they were before the action: all of them where there was a checkpoint, else as far as the session knows them.
+    pub(super) fn take_back(
+        &mut self,
+        session: &Session,
+        writes: &Files,
+        checkpoint: Option<Checkpoint>,
+    ) -> Result<(), Halt> {
+        if let Some(checkpoint) = checkpoint {
+            return Ok(self.workspace.back_to(checkpoint)?);
+        }
         let before = writes.keys().map(|path| (path.clone(), session.files().get(path).cloned())).collect();
         self.restore(&before)?;
         Ok(())

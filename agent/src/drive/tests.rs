@@ -73,6 +73,8 @@ struct Played {
     records: Vec<Record>,
     log: Vec<audit::Record>,
     now: String,
+    /// The names of all files at the end.
+    files: Vec<String>,
     questions: Vec<Question>,
     reviews: Vec<Request>,
 }
@@ -199,6 +201,7 @@ impl<'s> Stage<'s> {
             records: log.iter().filter_map(|entry| serde_json::from_value(entry.body.clone()).ok()).collect(),
             log,
             now: String::from_utf8(self.workspace.now["code.py"].clone()).unwrap(),
+            files: self.workspace.now.keys().cloned().collect(),
             questions: somebody.asked,
             reviews: self.reviewer.map(|reviewer| reviewer.asked).unwrap_or_default(),
         }

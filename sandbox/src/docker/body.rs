@@ -8,7 +8,7 @@ use bollard::models::{
     MountBindOptionsPropagationEnum, MountType, MountVolumeOptions, ResourcesUlimits, VolumeCreateRequest,
 };
 
-use crate::bundle;
+use crate::bundle::{self, Places};
 use crate::policy::{Access, Policy, Rlimit, SHM, Tmpfs, WORKSPACE, overlay_options};
 use crate::seccomp;
 
@@ -87,8 +87,9 @@ pub(super) fn container(policy: &Policy, parts: Parts<'_>) -> ContainerCreateBod
 }
 
 /// The volume that is the workspace: the overlay that other tiers mount, with the same upper layer.
-pub(super) fn volume(name: &str, labels: HashMap<String, String>, lower: &Path, layers: &Path) -> VolumeCreateRequest {
-    let options = ["nosuid".to_owned(), "nodev".to_owned()].into_iter().chain(overlay_options(lower, layers));
+pub(super) fn volume(name: &str, labels: HashMap<String, String>, places: &Places) -> VolumeCreateRequest {
+    let options =
+        ["nosuid".to_owned(), "nodev".to_owned()].into_iter().chain(overlay_options(&places.lowers(), &places.layers));
     let options = options.collect::<Vec<_>>().join(",");
     let driver_opts = [("type", "overlay".to_owned()), ("device", "overlay".to_owned()), ("o", options)];
     VolumeCreateRequest {

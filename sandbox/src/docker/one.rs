@@ -56,8 +56,8 @@ pub(crate) fn run(
         shown.iter().map(|tree| tree.as_path()),
     );
     let labels = labels(&frame.id, &Owner::me()).map_err(io_error("write the labels"))?;
-    let (stage, lower, layers) = Stage::set(frame).map_err(io_error("mount the layers of the workspace"))?;
-    let volume = body::volume(&name, labels.clone(), &lower, &layers);
+    let (stage, places) = Stage::set(frame).map_err(io_error("mount the layers of the workspace"))?;
+    let volume = body::volume(&name, labels.clone(), &places);
     let parts = Parts {
         name: &name,
         image: &image,

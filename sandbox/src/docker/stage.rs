@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::mount::{UnmountFlags, unmount};
 
+use crate::bundle::Places;
 use crate::container::{Frame, layers_dir};
 use crate::stage::{How, Part, mount_part};
 
@@ -18,26 +19,26 @@ pub(super) struct Stage {
     dir: PathBuf,
 }
 
-const NAMES: [&str; 2] = ["lower", "layers"];
+const NAMES: [&str; 3] = ["lower", "layers", "frozen"];
 
 fn stage_dir(dir: &Path) -> PathBuf {
     dir.join("stage")
 }
 
 impl Stage {
-    /// Mounts the layers of a box whose ids are mapped; gives the stage with the paths of both for the engine.
-    pub(super) fn set(frame: &Frame) -> io::Result<(Option<Stage>, PathBuf, PathBuf)> {
+    /// Mounts the layers of a box whose ids are mapped; gives the stage with where they are for the engine.
+    pub(super) fn set(frame: &Frame) -> io::Result<(Option<Stage>, Places)> {
         let layers = layers_dir(&frame.dir);
-        let Some(idmap) = &frame.ids.idmap else { return Ok((None, frame.repo.clone(), layers)) };
+        let Some(idmap) = &frame.ids.idmap else { return Ok((None, frame.places(None))) };
         let stage = Stage { dir: stage_dir(&frame.dir) };
-        for (name, source) in NAMES.into_iter().zip([&frame.repo, &layers]) {
+        for (name, source) in NAMES.into_iter().zip([&frame.repo, &layers, &frame.lineage.place()]) {
             let target = stage.dir.join(name);
             fs::create_dir_all(&target)?;
             let part = Part { source: source.clone(), name: name.to_owned(), how: How::Idmapped };
             mount_part(&part, Some(idmap), &target)?;
         }
-        let (lower, layers) = (stage.dir.join(NAMES[0]), stage.dir.join(NAMES[1]));
-        Ok((Some(stage), lower, layers))
+        let places = frame.places(Some(&stage.dir));
+        Ok((Some(stage), places))
     }
 }
 

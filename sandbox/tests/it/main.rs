@@ -4,6 +4,7 @@ mod apply;
 mod boxes;
 mod docker;
 mod escapes;
+mod forks;
 mod harness;
 mod limits;
 mod reap;

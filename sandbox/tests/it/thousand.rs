@@ -39,7 +39,9 @@ fn thousand_owner_process() {
     let (dir, seed) = told.split_once('#').expect("a directory and a seed");
     let (dir, mut random) = (Path::new(dir), Random(seed.parse().expect("a seed")));
     for number in 0.. {
-        let sandbox = Sandbox::open(BoxSpec::new(dir.join("repo"), dir.join("boxes"))).expect("box");
+        // Every other box is a fork, of one that lives on or ends first, over layers of which some are thrown away.
+        let opened = Sandbox::open(BoxSpec::new(dir.join("repo"), dir.join("boxes"))).expect("box");
+        let (sandbox, older) = if random.below(2) == 0 { (opened, None) } else { forked(opened, &mut random) };
         let script = [
             "true",
             "echo x > made; mkdir -p a/b; echo y > a/b/c; chmod 000 a/b",
@@ -61,8 +63,21 @@ fn thousand_owner_process() {
         } else {
             drop(sandbox);
         }
+        drop(older);
         fs::write(dir.join(format!("done-{}-{number}", std::process::id())), "").expect("note");
     }
+}
+
+/// A fork, and the box that it came from where that lives on.
+fn forked(mut parent: Sandbox, random: &mut Random) -> (Sandbox, Option<Sandbox>) {
+    parent.view().write("below", b"x").expect("write");
+    let snapshot = parent.snapshot().expect("snapshot");
+    parent.view().write("above", b"y").expect("write");
+    let fork = parent.fork().expect("fork");
+    if random.below(2) == 0 {
+        parent.rollback(&snapshot).expect("back");
+    }
+    (fork, (random.below(2) == 0).then_some(parent))
 }
 
 #[test]

@@ -216,6 +216,22 @@ fn a_hook_sends_a_child_on_until_the_bound_and_what_it_never_agreed_to_is_not_ke
 }
 
 #[test]
+fn what_the_commands_of_a_child_made_is_taken_back_with_what_it_wrote() {
+    const MAKE: &str = "{\"name\": \"run_command\", \"arguments\": {\"command\": \"touch made\"}}";
+    const MORE: &str = "{\"name\": \"run_command\", \"arguments\": {\"command\": \"touch more\"}}";
+    let files = |event: &str, matcher: &str, guard: Program| {
+        let mut stage = stage(&[MAKE, WORK, MORE, ANSWER, ANSWER, ANSWER, ANSWER]);
+        stage.mode = Mode::Auto;
+        guarded_by(stage, &[hook(event, matcher)], guard).files
+    };
+    let (never, agrees): (Program, Program) = (|_| ran(2, "", "not like this"), |_| ran(0, "", ""));
+    let before = [".env", "code.py", "made"];
+    assert_eq!(files("SubagentStop", "", agrees), [&before[..], &["more"]].concat());
+    assert_eq!(files("SubagentStop", "", never), before);
+    assert_eq!(files("PostToolUse", "Task", never), before);
+}
+
+#[test]
 fn a_stop_of_the_session_is_one_from_within_a_child_too() {
     let stops = |command: &Command| match input(command)["agent_id"].is_string() {
         true => ran(0, "{\"continue\": false, \"stopReason\": \"out of hours\"}", ""),
