@@ -3,7 +3,7 @@
 use agent::Workspace;
 use agent::gate::{Access, Policy, Verdict};
 use agent::workspace::{Change, Checkpoint, Command, Ended, Entry, Ran, WorkspaceError};
-use sandbox::{BoxSpec, Ending, Job, Kind, Limits, RunError, Sandbox, Snapshot, ViewError};
+use sandbox::{BoxSpec, Ending, Job, Kind, Limits, RunError, Sandbox, Snapshot, SnapshotError, ViewError};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -94,7 +94,12 @@ impl Workspace for Boxed {
     }
 
     fn checkpoint(&mut self) -> Result<Option<Checkpoint>, WorkspaceError> {
-        let snapshot = self.sandbox.snapshot().map_err(|error| WorkspaceError::Failed(error.to_string()))?;
+        let snapshot = match self.sandbox.snapshot() {
+            Ok(snapshot) => snapshot,
+            // After so many, what a command made is not taken back any more; what the session wrote still is.
+            Err(SnapshotError::TooDeep { .. }) => return Ok(None),
+            Err(error) => return Err(WorkspaceError::Failed(error.to_string())),
+        };
         self.checkpoints.push(snapshot);
         Ok(Some(Checkpoint(self.checkpoints.len() - 1)))
     }

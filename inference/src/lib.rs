@@ -23,6 +23,7 @@ pub mod api;
 pub mod chat;
 pub mod embed;
 pub mod engine;
+pub mod grammar;
 pub mod kv;
 pub mod model;
 pub mod tokenizer;
@@ -31,7 +32,7 @@ pub use chat::{Chat, ChatError, Message, Role, Template, ToolCall};
 pub use embed::{EmbedError, Embedder, GgufEmbedder, StaticEmbedder, StaticError};
 pub use engine::{
     Canceller, Engine, EngineSettings, Event, Finish, FinishReason, GenerateRequest, Generation, ModelInfo, Sampling,
-    SubmitError, Usage,
+    Score, Steer, SubmitError, Usage,
 };
 pub use model::LoadError;
 pub use tokenizer::{Special, Tokenizer};

@@ -121,6 +121,11 @@ impl Tokenizer {
         self.control.iter().find(|(known, _)| known == token).map(|&(_, id)| id)
     }
 
+    /// Whether it is a control token.
+    pub fn is_control(&self, id: u32) -> bool {
+        self.control.iter().any(|&(_, known)| known == id)
+    }
+
     /// The texts of all control tokens.
     pub fn control_tokens(&self) -> impl Iterator<Item = &str> {
         self.control.iter().map(|(token, _)| token.as_str())

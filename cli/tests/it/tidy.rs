@@ -9,13 +9,14 @@ const ROOMS: [&str; 7] = ["agent", "benches", "cli", "index", "inference", "mode
 const KNOWS: [(&str, &[&str]); 5] =
     [("agent", &[]), ("index", &[]), ("inference", &["models"]), ("models", &[]), ("sandbox", &[])];
 /// Where a third-party crate may be named: everywhere below these paths.
-const PLACES: [(&str, &[&str]); 5] = [
+const PLACES: [(&str, &[&str]); 6] = [
     (
         "candle_core|candle_nn|candle_transformers",
         &["inference/src/model", "inference/src/embed", "inference/tests", "inference/examples"],
     ),
     ("bollard", &["sandbox/src/docker"]),
     ("axum", &["inference/src/api", "inference/tests", "cli/src/lookup"]),
+    ("llguidance", &["inference/src/grammar"]),
     ("tantivy", &["index/src/lexical.rs"]),
     ("lancedb|arrow_array|arrow_schema", &["index/src/vector.rs"]),
 ];

@@ -2,13 +2,14 @@
 //!
 //! Each dialect reads its JSON into one [`Ask`], or an error that names the field. Fields that nobody here knows are
 //! ignored, because clients send many; a null counts as absent, as it does with OpenAI. What would change the answer and
-//! cannot be done (several choices, forced tools, enforced schemas) is refused instead of ignored. What the dialects have
+//! cannot be done is refused instead of ignored. What the dialects have
 //! in common is read here.
 
 use serde_json::Value;
 
 use super::error::ApiError;
 use super::fields::{Fields, wrong_type};
+use crate::grammar::Shape;
 use crate::{Message, Sampling};
 
 const STOP_MAX: usize = 4;
@@ -30,6 +31,14 @@ pub(super) struct Ask {
     pub stream: bool,
     /// Whether what is cached may be used, and what is computed kept: `cache_prompt`, as with llama.cpp's server.
     pub cache: bool,
+    /// What the answer is held to.
+    pub shape: Shape,
+    /// Tokens by their ids, and what is added to their scores.
+    pub bias: Vec<(u32, f32)>,
+    /// How many alternatives are told for each token, where its probability is.
+    pub logprobs: Option<usize>,
+    /// How many answers there are.
+    pub choices: usize,
 }
 
 /// What is to be continued.
@@ -64,6 +73,10 @@ impl Ask {
             stop: Vec::new(),
             stream: fields.boolean("stream")?.unwrap_or(false),
             cache: fields.boolean("cache_prompt")?.unwrap_or(true),
+            shape: Shape::default(),
+            bias: Vec::new(),
+            logprobs: None,
+            choices: 1,
         })
     }
 }
@@ -141,21 +154,6 @@ pub(super) fn tool_name<'j>(tool: &Fields<'j>) -> Result<&'j str, ApiError> {
         return Err(tool.refuse("name", "invalid_value", message));
     }
     Ok(name)
-}
-
-/// Whether tools may be called, in the words of OpenAI's `tool_choice`.
-pub(super) fn tools_wanted(fields: &Fields) -> Result<bool, ApiError> {
-    match fields.get("tool_choice") {
-        None => Ok(true),
-        Some(Value::String(choice)) if choice == "auto" => Ok(true),
-        Some(Value::String(choice)) if choice == "none" => Ok(false),
-        Some(_) => Err(forced(fields, "tool_choice")),
-    }
-}
-
-/// A call that is forced.
-pub(super) fn forced(fields: &Fields, name: &str) -> ApiError {
-    fields.refuse(name, "unsupported_value", "only 'auto' and 'none' are supported: a call cannot be forced")
 }
 
 /// Text, or a list of blocks of text joined by `between`. `kinds` are the types that such a block may have.

@@ -9,6 +9,7 @@ use axum::response::{IntoResponse, Response};
 use serde_json::{Value, json};
 
 use crate::SubmitError;
+use crate::grammar::GrammarError;
 
 /// After how many seconds a client may try again when the queue is full or the model still loads.
 const RETRY_AFTER_SECONDS: u32 = 5;
@@ -90,6 +91,12 @@ impl ApiError {
              serve a model that was trained for it, such as Qwen2.5-Coder"
         );
         Self::invalid("suffix", "unsupported_value", message)
+    }
+
+    /// An answer cannot be held to a schema of the request.
+    pub fn schema(error: GrammarError) -> Self {
+        let message = format!("invalid '{}': this schema cannot be enforced: {}", error.path, error.reason);
+        Self::invalid(error.path, "invalid_schema", message)
     }
 
     pub fn no_such_url(method: &str, path: &str) -> Self {

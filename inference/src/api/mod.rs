@@ -13,6 +13,7 @@
 //! | `GET /metrics` | counts in tokens, for Prometheus |
 //! | `GET /health` | 200 when ready, 503 while loading or when that failed, with the reason |
 //!
+//! Answers are held to JSON schemas and calls to their tools where a request says so: see [`wanted`] and [`crate::grammar`].
 //! Ours alone are `usage.cloister` and `top_k`; `cache_prompt` is llama.cpp's. [`steady`] takes out of a request what would cost the cache
 //! and says nothing to the model. What a request leaves open about sampling is what suits the Qwen2.5
 //! family. Without API keys ([`keys`]) it listens on loopback only and checks the Host header ([`guard`]); whoever can reach
@@ -26,6 +27,7 @@ mod fields;
 mod guard;
 mod keys;
 mod metrics;
+mod scored;
 mod serve;
 mod served;
 mod state;
@@ -33,9 +35,12 @@ pub mod steady;
 mod tokens;
 pub mod toolcall;
 mod turn;
+mod wanted;
 
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+pub(crate) use tests::Bytes;
 
 use axum::extract::{DefaultBodyLimit, Request, State};
 use axum::http::header;
@@ -46,6 +51,7 @@ use futures::stream::BoxStream;
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
+use crate::grammar::{Grammar, GrammarError, Shape};
 use crate::{Event, GenerateRequest, Message, Special, SubmitError};
 use error::ApiError;
 pub use keys::{Keys, KeysError};
@@ -76,6 +82,9 @@ pub trait Backend: Clone + Send + Sync + 'static {
 
     /// The id of a control token, where the vocabulary has it.
     fn control_id(&self, token: &str) -> Option<u32>;
+
+    /// Compiles what an answer shall be held to. May take seconds; called off the async threads.
+    fn grammar(&self, shape: Shape) -> Result<Grammar, GrammarError>;
 
     /// Accepts a generation or refuses it at once. Dropping the events cancels it, queued or running.
     fn submit(&self, request: GenerateRequest) -> Result<BoxStream<'static, Event>, SubmitError>;

@@ -5,6 +5,7 @@ use futures::stream::{self, BoxStream};
 use serde_json::Value;
 
 use super::Backend;
+use crate::grammar::{Grammar, GrammarError, Shape};
 use crate::{Engine, Event, GenerateRequest, Message, Special, SubmitError};
 
 /// The engine, under the name by which clients ask for its model.
@@ -45,6 +46,10 @@ impl Backend for Served {
 
     fn control_id(&self, token: &str) -> Option<u32> {
         self.engine.chat().tokenizer().control_id(token)
+    }
+
+    fn grammar(&self, shape: Shape) -> Result<Grammar, GrammarError> {
+        self.engine.grammar(shape)
     }
 
     fn submit(&self, request: GenerateRequest) -> Result<BoxStream<'static, Event>, SubmitError> {

@@ -11,8 +11,9 @@ use std::io::{self, Read};
 
 use serde_json::{Map, Value};
 
-const OPEN_TAG: &str = "<tool_call>";
-const CLOSE_TAG: &str = "</tool_call>";
+/// What a call begins and ends with, where a model marks it.
+pub(crate) const OPEN_TAG: &str = "<tool_call>";
+pub(crate) const CLOSE_TAG: &str = "</tool_call>";
 const FENCE: &str = "```";
 /// What may follow the backticks of a fence that holds a call.
 const FENCE_INFO: [&str; 3] = ["", "json", "tool_call"];

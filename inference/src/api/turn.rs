@@ -15,20 +15,22 @@ use axum::extract::{FromRequest, Request, State};
 use axum::http::{StatusCode, header};
 use axum::response::sse::{Event as SseEvent, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
-use futures::stream::BoxStream;
+use futures::stream::{BoxStream, SelectAll, select_all};
 use futures::{Stream, StreamExt, stream};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use super::Backend;
 use super::ask::{self, Ask, Prompt};
-use super::dialect::{self, Dialect, End, Frame, random};
+use super::dialect::{self, Answer, Dialect, End, Frame, Part, random};
 use super::error::ApiError;
 use super::fields::Fields;
 use super::guard::Namespace;
+use super::scored::{Likely, Scored};
 use super::state::Server;
 use super::toolcall::Splitter;
-use crate::{Event, Finish, FinishReason, GenerateRequest, Special};
+use crate::grammar::Grammar;
+use crate::{Event, Finish, FinishReason, GenerateRequest, Score, Special, Steer, Usage};
 
 /// How often a silent stream says that it lives: a long prompt may be computed for minutes.
 const KEEP_ALIVE: Duration = Duration::from_secs(10);
@@ -84,27 +86,69 @@ pub(super) async fn within_deadline<B: Backend, T>(
 struct Turn<B, D> {
     server: Server<B>,
     deadline: Instant,
-    events: BoxStream<'static, Event>,
-    splitter: Splitter,
+    backend: B,
+    /// What the engine says of each choice.
+    events: SelectAll<BoxStream<'static, (usize, Event)>>,
+    choices: Vec<Choice>,
     dialect: D,
+    /// What all choices that have ended cost together.
+    usage: Option<Usage>,
     steadied: Vec<&'static str>,
     stream: bool,
 }
 
 impl<B: Backend, D> Turn<B, D> {
     /// The engine's next word. An engine that falls silent without a last word has failed.
-    async fn next(&mut self) -> Result<Event, ApiError> {
+    async fn next(&mut self) -> Result<(usize, Event), ApiError> {
         let event = self.server.bounded(self.deadline, self.events.next()).await?;
-        if let Some(Event::Done(finish)) = &event {
+        if let Some((_, Event::Done(finish))) = &event {
             self.server.metrics.done(&finish.reason, &finish.usage);
         }
         event.ok_or_else(|| ApiError::internal("the engine ended without finishing the answer"))
     }
 
-    /// What was held back until the turn was whole, and how it ended.
-    fn finish(&mut self, finish: Finish) -> Result<(&str, End), ApiError> {
-        let (rest, calls) = self.splitter.finish(finish.reason == FinishReason::Stop);
-        Ok((rest, End::new(finish, calls, std::mem::take(&mut self.steadied))?))
+    /// Takes a token: what may be shown of the text now is the answer.
+    fn push(&mut self, choice: usize, text: &str, token: u32, score: Option<Score>) -> &str {
+        let likely = |id, logprob| Likely { bytes: self.backend.token_bytes(id).unwrap_or_default().to_vec(), logprob };
+        let one = &mut self.choices[choice];
+        one.scored.extend(score.map(|score| Scored {
+            chosen: likely(token, score.logprob),
+            top: score.top.into_iter().map(|(id, logprob)| likely(id, logprob)).collect(),
+        }));
+        one.splitter.push(text)
+    }
+
+    /// What was held back until the answer was whole, how it ended, and whether it is the last.
+    fn finish(&mut self, choice: usize, finish: Finish) -> Result<(String, End, bool), ApiError> {
+        let (rest, calls) = self.choices[choice].splitter.finish(finish.reason == FinishReason::Stop);
+        let rest = rest.to_owned();
+        let mut end = End::new(finish, calls, self.steadied.clone())?;
+        let total = self.usage.map_or(end.usage, |usage| together(usage, &end.usage));
+        (self.usage, end.usage) = (Some(total), total);
+        self.choices[choice].ended = true;
+        Ok((rest, end, self.choices.iter().all(|choice| choice.ended)))
+    }
+}
+
+/// One of the answers to a request.
+struct Choice {
+    splitter: Splitter,
+    /// Of the tokens that were not told yet.
+    scored: Vec<Scored>,
+    ended: bool,
+}
+
+/// What two answers to one prompt cost. The prompt counts once, as the one that found least of it computed has it.
+fn together(one: Usage, other: &Usage) -> Usage {
+    Usage {
+        prompt_tokens: one.prompt_tokens,
+        cached_tokens: one.cached_tokens.min(other.cached_tokens),
+        disk_tokens: one.disk_tokens + other.disk_tokens,
+        computed_tokens: one.computed_tokens + other.computed_tokens,
+        generated_tokens: one.generated_tokens + other.generated_tokens,
+        prefill_seconds: one.prefill_seconds.max(other.prefill_seconds),
+        decode_seconds: one.decode_seconds.max(other.decode_seconds),
+        diverged_at: one.diverged_at.or(other.diverged_at),
     }
 }
 
@@ -120,6 +164,8 @@ struct Encoded<B, T> {
     namespace: u64,
     ask: Ask,
     ids: Vec<u32>,
+    /// What its answer is held to.
+    grammar: Option<Grammar>,
     /// The rules that changed it.
     steadied: Vec<&'static str>,
     rest: T,
@@ -131,7 +177,7 @@ async fn begin<B: Backend, D: Dialect>(
     deadline: Instant,
 ) -> Result<Turn<B, D>, ApiError> {
     let encoded = encoded(server, request, D::PROMPT, |fields| D::read(fields, random())).await?;
-    let Encoded { backend, namespace, mut ask, ids, steadied, rest: dialect } = encoded;
+    let Encoded { backend, namespace, mut ask, ids, grammar, steadied, rest: dialect } = encoded;
     let room_tokens = backend.context_tokens().saturating_sub(ids.len());
     if room_tokens == 0 {
         return Err(ApiError::context_exceeded(D::PROMPT, ids.len(), backend.context_tokens()));
@@ -140,7 +186,14 @@ async fn begin<B: Backend, D: Dialect>(
         let known = FILL_ENDS.into_iter().filter(|token| backend.control_id(token).is_some());
         ask.stop.extend(known.map(str::to_owned));
     }
-    let events = backend.submit(GenerateRequest {
+    if let Some((id, _)) = ask.bias.iter().find(|(id, _)| backend.token_bytes(*id).is_none()) {
+        return Err(ApiError::invalid(
+            "logit_bias",
+            "invalid_value",
+            format!("invalid 'logit_bias': there is no token {id}"),
+        ));
+    }
+    let wanted = GenerateRequest {
         prompt: ids,
         sampling: ask.sampling,
         tokens_max: ask.tokens_max.map_or(room_tokens, |tokens| tokens.min(room_tokens)),
@@ -148,15 +201,27 @@ async fn begin<B: Backend, D: Dialect>(
         cache: ask.cache,
         namespace,
         deadline: None,
-    });
-    let events = events.map_err(|error| ApiError::not_accepted(D::PROMPT, error))?;
+        steer: Steer { grammar: grammar.map(Arc::new), bias: ask.bias, logprobs: ask.logprobs },
+    };
+    // The prefix cache is what makes several answers cheap: the first computes the prompt, the others find its blocks.
+    let mut events = Vec::new();
+    for choice in 0..ask.choices {
+        let mut wanted = wanted.clone();
+        wanted.sampling.seed = wanted.sampling.seed.wrapping_add(choice as u64);
+        let said = backend.submit(wanted).map_err(|error| ApiError::not_accepted(D::PROMPT, error))?;
+        events.push(said.map(move |event| (choice, event)).boxed());
+    }
     server.metrics.begin();
+    let tools = ask.prompt.tool_names();
+    let choice = |_| Choice { splitter: Splitter::new(tools.clone()), scored: Vec::new(), ended: false };
     Ok(Turn {
         server: server.clone(),
         deadline,
-        events,
-        splitter: Splitter::new(ask.prompt.tool_names()),
+        backend,
+        events: select_all(events),
+        choices: (0..ask.choices).map(choice).collect(),
         dialect,
+        usage: None,
         steadied,
         stream: ask.stream,
     })
@@ -183,7 +248,9 @@ async fn encoded<B: Backend, T: Send + 'static>(
     };
     off_thread(server, move || {
         let ids = encode(&backend, &ask.prompt, field)?;
-        Ok(Encoded { backend, namespace, ask, ids, steadied, rest })
+        let shape = std::mem::take(&mut ask.shape);
+        let grammar = (!shape.is_free()).then(|| backend.grammar(shape).map_err(ApiError::schema)).transpose()?;
+        Ok(Encoded { backend, namespace, ask, ids, grammar, steadied, rest })
     })
     .await?
 }
@@ -241,17 +308,27 @@ pub(super) async fn json_body<B: Backend>(server: &Server<B>, request: Request) 
     ask::object(&body.map_err(|rejection| ApiError::body(rejection.status(), bytes_max))?)
 }
 
-/// Everything the engine says, as one answer.
+/// Everything the engine says, as one object.
 async fn whole<B: Backend, D: Dialect>(mut turn: Turn<B, D>) -> Result<Value, ApiError> {
-    let mut said = String::new();
+    let mut said = vec![String::new(); turn.choices.len()];
+    let mut answers: Vec<Answer> = Vec::new();
     loop {
         match turn.next().await? {
-            Event::Started { .. } => {}
-            Event::Text { text, .. } => said.push_str(turn.splitter.push(&text)),
-            Event::Done(finish) => {
-                let (rest, end) = turn.finish(finish)?;
-                said.push_str(rest);
-                return Ok(turn.dialect.whole(&said, &end));
+            (_, Event::Started { .. }) => {}
+            (choice, Event::Text { text, token, score }) => {
+                said[choice].push_str(turn.push(choice, &text, token, score))
+            }
+            (choice, Event::Done(finish)) => {
+                let (rest, end, last) = turn.finish(choice, finish)?;
+                let scored = std::mem::take(&mut turn.choices[choice].scored);
+                let said = std::mem::take(&mut said[choice]) + &rest;
+                answers.push(Answer { choice, said, scored, end });
+                if last {
+                    answers.sort_by_key(|answer| answer.choice);
+                    let total = turn.usage.unwrap_or_default();
+                    answers.iter_mut().for_each(|answer| answer.end.usage = total);
+                    return Ok(turn.dialect.whole(&answers));
+                }
             }
         }
     }
@@ -270,27 +347,37 @@ fn events<B: Backend, D: Dialect>(mut turn: Turn<B, D>) -> impl Stream<Item = Re
 }
 
 /// What one word of the engine becomes on the wire, and whether it was the last.
-fn frames<B: Backend, D: Dialect>(turn: &mut Turn<B, D>, event: Result<Event, ApiError>) -> (Vec<Frame>, bool) {
-    let ended = match event {
-        Err(error) => Err(error),
-        Ok(Event::Started { prompt_tokens, cached_tokens }) => {
+fn frames<B: Backend, D: Dialect>(
+    turn: &mut Turn<B, D>,
+    event: Result<(usize, Event), ApiError>,
+) -> (Vec<Frame>, bool) {
+    let (choice, ended) = match event {
+        Err(error) => (0, Err(error)),
+        Ok((0, Event::Started { prompt_tokens, cached_tokens })) => {
             return (turn.dialect.begun(prompt_tokens, cached_tokens), false);
         }
-        Ok(Event::Text { text, .. }) => {
-            let shown = turn.splitter.push(&text);
-            return (if shown.is_empty() { Vec::new() } else { turn.dialect.text(shown) }, false);
+        Ok((_, Event::Started { .. })) => return (Vec::new(), false),
+        Ok((choice, Event::Text { text, token, score })) => {
+            let shown = turn.push(choice, &text, token, score).to_owned();
+            return (if shown.is_empty() { Vec::new() } else { part(turn, choice, &shown) }, false);
         }
-        Ok(Event::Done(finish)) => turn.finish(finish).map(|(rest, end)| (rest.to_owned(), end)),
+        Ok((choice, Event::Done(finish))) => (choice, turn.finish(choice, finish)),
     };
-    let frames = match ended {
-        Err(error) => turn.dialect.failed(&error),
-        Ok((rest, end)) => {
-            let mut frames = if rest.is_empty() { Vec::new() } else { turn.dialect.text(&rest) };
-            frames.extend(turn.dialect.end(&end));
-            frames
+    match ended {
+        Err(error) => (turn.dialect.failed(&error), true),
+        Ok((rest, end, last)) => {
+            let nothing = rest.is_empty() && turn.choices[choice].scored.is_empty();
+            let mut frames = if nothing { Vec::new() } else { part(turn, choice, &rest) };
+            frames.extend(turn.dialect.end(choice, &end, last));
+            (frames, last)
         }
-    };
-    (frames, true)
+    }
+}
+
+/// Text, with what is told of the tokens since the last.
+fn part<B: Backend, D: Dialect>(turn: &mut Turn<B, D>, choice: usize, text: &str) -> Vec<Frame> {
+    let scored = std::mem::take(&mut turn.choices[choice].scored);
+    turn.dialect.text(&Part { choice, text, scored: &scored })
 }
 
 fn sse(frame: Frame) -> SseEvent {

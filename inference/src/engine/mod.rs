@@ -4,17 +4,21 @@
 //! queue and run together: read `worker` for what a step is, and `schedule` for who is in it. Each accepted request ends in
 //! exactly one [`Event::Done`].
 
+mod held;
 mod keeper;
 mod request;
 mod run;
 mod sampler;
 mod schedule;
+mod steer;
 mod stream;
 mod worker;
 
 pub use request::{Canceller, Event, Finish, FinishReason, GenerateRequest, Generation, Sampling, SubmitError, Usage};
+pub use steer::{Score, Steer};
 
 use crate::chat::{Chat, Template};
+use crate::grammar::{Grammar, GrammarError, Grammars, Shape};
 use crate::kv::{Arena, BLOCK_TOKENS, DiskCache, PrefixCache};
 use crate::model::{Header, LoadError, Model, ModelShape, threads};
 use crate::tokenizer::Tokenizer;
@@ -37,6 +41,7 @@ pub struct Engine {
 struct Inner {
     info: ModelInfo,
     chat: Arc<Chat>,
+    grammars: Grammars,
     /// None once the engine is shut down.
     queue: Mutex<Option<Sender<Job>>>,
     /// Requests in the queue and those that the thread has taken and not begun.
@@ -141,6 +146,7 @@ impl Engine {
             kv_bytes_per_token: block_bytes / BLOCK_TOKENS,
             threads: threads(),
         };
+        let grammars = Grammars::new(tokenizer.clone());
         let chat = Arc::new(Chat::new(template, tokenizer));
         let stop = Arc::new(AtomicBool::new(false));
         let (queue, jobs) = channel();
@@ -156,6 +162,7 @@ impl Engine {
             queued: queued.clone(),
             runs: Vec::new(),
             tickets: 0,
+            masker: held::Masker::default(),
             stop: stop.clone(),
             keeper: disk.map(|mut disk| {
                 disk.bind(&stored(&shape), block_bytes);
@@ -165,7 +172,7 @@ impl Engine {
         let thread = std::thread::Builder::new().name("engine".into()).spawn(move || worker.run(&jobs));
         let thread = Mutex::new(Some(thread.map_err(|source| LoadError::Thread { source })?));
         let (queue, queue_max) = (Mutex::new(Some(queue)), settings.queue_max.max(1));
-        Ok(Engine { inner: Arc::new(Inner { info, chat, queue, queued, queue_max, stop, thread }) })
+        Ok(Engine { inner: Arc::new(Inner { info, chat, grammars, queue, queued, queue_max, stop, thread }) })
     }
 
     /// What was loaded.
@@ -176,6 +183,11 @@ impl Engine {
     /// From messages to ids, for this model.
     pub fn chat(&self) -> &Chat {
         &self.inner.chat
+    }
+
+    /// Compiles what an answer shall be held to, for [`Steer::grammar`]. Takes up to seconds.
+    pub fn grammar(&self, shape: Shape) -> Result<Grammar, GrammarError> {
+        self.inner.grammars.compile(shape)
     }
 
     /// Hands a request to the engine thread. The events of an accepted request end with one [`Event::Done`].

@@ -1,5 +1,6 @@
 //! What can the engine be asked, and what does it answer?
 
+use super::steer::{Score, Steer};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -27,6 +28,8 @@ pub struct GenerateRequest {
     pub namespace: u64,
     /// The time from its acceptance to its end, waiting included; None for no limit.
     pub deadline: Option<Duration>,
+    /// What its tokens are held to, and what is told of them.
+    pub steer: Steer,
 }
 
 /// How the next token is chosen from the scores.
@@ -51,7 +54,16 @@ impl GenerateRequest {
     /// A greedy request with the cache on.
     pub fn greedy(prompt: Vec<u32>, tokens_max: usize) -> GenerateRequest {
         let (sampling, stop) = (Sampling::GREEDY, Vec::new());
-        GenerateRequest { prompt, sampling, tokens_max, stop, cache: true, namespace: 0, deadline: None }
+        GenerateRequest {
+            prompt,
+            sampling,
+            tokens_max,
+            stop,
+            cache: true,
+            namespace: 0,
+            deadline: None,
+            steer: Steer::default(),
+        }
     }
 
     pub(super) fn check(&self, context_tokens_max: usize, vocabulary: usize) -> Result<(), SubmitError> {
@@ -66,6 +78,7 @@ impl GenerateRequest {
         if let Some(&id) = self.prompt.iter().find(|&&id| id as usize >= vocabulary) {
             return Err(SubmitError::UnknownToken { id, vocabulary });
         }
+        self.steer.check(vocabulary)?;
         let invalid = |what: &str| Err(SubmitError::Invalid { what: what.to_owned() });
         if self.tokens_max == 0 {
             return invalid("tokens_max is 0");
@@ -137,6 +150,8 @@ pub enum Event {
         text: String,
         /// The token; the one that ends the turn is reported too.
         token: u32,
+        /// How likely it was, where the request wants to know.
+        score: Option<Score>,
     },
     /// The end; nothing follows.
     Done(Finish),

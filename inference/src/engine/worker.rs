@@ -4,6 +4,7 @@
 //! tokens, share full blocks, end what is over. Whatever was computed is given to the cache, however a request ended. While
 //! there is no request, blocks are written to the disk.
 
+use super::held::Masker;
 use super::keeper::Keeper;
 use super::request::{Event, FinishReason, Job};
 use super::run::Run;
@@ -20,6 +21,9 @@ use std::time::{Duration, Instant};
 
 /// What is not written to the disk when the last handle is gone may take so long.
 const LAST_WRITES_MAX: Duration = Duration::from_secs(2);
+
+/// How long a step waits, where there is one request alone, for what its grammar has to say. Beside others there is no waiting.
+const MASK_WAIT: Duration = Duration::from_millis(20);
 
 /// Everything that the engine thread owns.
 pub(super) struct Worker {
@@ -38,6 +42,8 @@ pub(super) struct Worker {
     pub runs: Vec<Run>,
     /// How many requests there were.
     pub tickets: u64,
+    /// Works out what answers that are held to a grammar may say.
+    pub masker: Masker,
 }
 
 /// The next tokens of a run, in a forward call.
@@ -88,6 +94,9 @@ impl Worker {
         let now = Instant::now();
         self.end_unwanted(now);
         let parts = self.plan(now);
+        for part in parts.iter().filter(|part| self.completes(part)).map(|part| part.run).collect::<Vec<_>>() {
+            self.runs[part].ask(&mut self.masker);
+        }
         match self.compute(&parts) {
             Ok(scores) => self.settle(&parts, &scores, now.elapsed()),
             Err(error) => {
@@ -200,17 +209,22 @@ impl Worker {
 
     fn settle(&mut self, parts: &[Part], scores: &[f32], took: Duration) {
         let mut scores = scores.chunks_exact(self.model.shape().vocabulary);
+        let wait = if self.runs.len() == 1 { MASK_WAIT } else { Duration::ZERO };
         for part in parts {
             let completes = self.completes(part);
             let run = &mut self.runs[part.run];
+            let scores = if completes { scores.next() } else { None };
+            // Whoever does not know yet what may come next computes its last token again in the next step.
+            let late = scores.is_some() && !run.may_choose(wait);
+            let computed = part.tokens - usize::from(late);
             let request = &run.job.request;
-            self.schedule.charge(request.namespace, part.tokens);
+            self.schedule.charge(request.namespace, computed);
             let (share, lease) = (request.cache, run.lease.as_mut());
             if let Some(lease) = lease.filter(|_| share) {
-                self.cache.publish(lease, &run.tokens[..run.computed + part.tokens]);
+                self.cache.publish(lease, &run.tokens[..run.computed + computed]);
             }
-            run.advance(part.tokens);
-            if completes && let Some(scores) = scores.next() {
+            run.advance(computed);
+            if let Some(scores) = scores.filter(|_| !late) {
                 run.choose(scores, self.chat.tokenizer(), self.context_tokens);
             }
         }

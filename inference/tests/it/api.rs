@@ -21,7 +21,7 @@ pub struct Server {
 }
 
 impl Server {
-    fn start() -> Server {
+    pub fn start() -> Server {
         let tiny = Tiny::new();
         let engine = Engine::load(&tiny.path(), EngineSettings::default()).unwrap();
         let mut server = Server::over(engine, "tiny");
@@ -46,11 +46,11 @@ impl Server {
         Server { engine, address, stop, thread: Some(thread), _tiny: None }
     }
 
-    fn ask(&self, body: &Value) -> String {
+    pub fn ask(&self, body: &Value) -> String {
         self.ask_at("/v1/chat/completions", body)
     }
 
-    fn ask_at(&self, path: &str, body: &Value) -> String {
+    pub fn ask_at(&self, path: &str, body: &Value) -> String {
         let url = format!("http://{}{path}", self.address);
         let answer = ureq::post(&url).content_type("application/json").send(body.to_string());
         answer.unwrap().body_mut().read_to_string().unwrap()

@@ -26,7 +26,7 @@ pub fn drain(mut generation: Generation) -> (Vec<u32>, String, Finish) {
         assert!(finish.is_none(), "an event after Done: {event:?}");
         match event {
             Event::Started { .. } => started += 1,
-            Event::Text { text: piece, token } => {
+            Event::Text { text: piece, token, .. } => {
                 text.push_str(&piece);
                 tokens.push(token);
             }

@@ -15,5 +15,6 @@ mod found;
 mod gguf_embedding;
 mod loading;
 mod model;
+mod steered;
 mod tiny;
 mod tokenizer;

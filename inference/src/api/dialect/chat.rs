@@ -2,12 +2,15 @@
 
 use serde_json::{Map, Value, json};
 
-use super::{Dialect, End, Frame, arguments, id, now};
+use super::{Answer, Dialect, End, Frame, Part, arguments, id, now};
 use crate::Message;
 use crate::api::ask::{self, Ask, Prompt};
 use crate::api::error::ApiError;
 use crate::api::fields::Fields;
+use crate::api::scored;
 use crate::api::toolcall::ToolCall;
+use crate::api::wanted::{self, Offered, ToolChoice};
+use crate::grammar::{Shape, ToolShape};
 
 /// What is the same in every object of one answer.
 pub(in crate::api) struct Chat {
@@ -16,37 +19,48 @@ pub(in crate::api) struct Chat {
     model: String,
     /// Chunks then carry `usage: null`, and the last one the numbers.
     include_usage: bool,
+    choices: usize,
 }
 
 impl Dialect for Chat {
     const PROMPT: &'static str = "messages";
 
     fn read(fields: &Fields, seed: u64) -> Result<(Ask, Self), ApiError> {
-        refuse_unsupported(fields)?;
-        let tools = if ask::tools_wanted(fields)? { ask::tools(fields)? } else { &[] };
-        tools.iter().enumerate().try_for_each(|(at, item)| tool(at, item))?;
+        let choice = wanted::tool_choice(fields)?;
+        let tools = if choice == ToolChoice::None { &[] } else { ask::tools(fields)? };
+        let offered = tools.iter().enumerate().map(|(at, item)| tool(at, item)).collect::<Result<_, _>>()?;
+        let answer = fields.object("response_format")?.map(|format| wanted::format(&format)).transpose()?.flatten();
+        let several = fields.boolean("parallel_tool_calls")?.unwrap_or(true);
+        let calls = wanted::calls(fields, &choice, offered, answer.is_some(), several)?;
         let prompt = Prompt::Chat { messages: messages(fields)?, tools: tools.to_vec() };
         let limit = ask::tokens(fields, "max_tokens")?;
         let ask = Ask {
             tokens_max: ask::tokens(fields, "max_completion_tokens")?.or(limit),
             stop: ask::stop(fields, "stop")?,
+            shape: Shape { answer, calls },
+            bias: wanted::bias(fields)?,
+            logprobs: wanted::chat_logprobs(fields)?,
+            choices: wanted::choices(fields)?,
             ..Ask::read(fields, prompt, seed)?
         };
         let include_usage = include_usage(fields)?;
-        let chat = Self { id: id("chatcmpl-"), created: now(), model: ask.model.clone(), include_usage };
+        let chat =
+            Self { id: id("chatcmpl-"), created: now(), model: ask.model.clone(), include_usage, choices: ask.choices };
         Ok((ask, chat))
     }
 
     /// A chunk that only says whose turn it is.
     fn at_once(&mut self) -> Vec<Frame> {
-        vec![self.chunk(json!({"role": "assistant", "content": ""}), None)]
+        (0..self.choices).map(|choice| self.chunk(choice, json!({"role": "assistant", "content": ""}), None)).collect()
     }
 
-    fn text(&mut self, text: &str) -> Vec<Frame> {
-        vec![self.chunk(json!({"content": text}), None)]
+    fn text(&mut self, part: &Part) -> Vec<Frame> {
+        let mut chunk = self.chunk_json(part.choice, json!({"content": part.text}), None);
+        chunk["choices"][0]["logprobs"] = scored::chat(part.scored);
+        vec![Frame::data(chunk)]
     }
 
-    fn end(&mut self, end: &End) -> Vec<Frame> {
+    fn end(&mut self, choice: usize, end: &End, last: bool) -> Vec<Frame> {
         let mut frames = Vec::new();
         if !end.calls.is_empty() {
             let indexed = end.calls.iter().enumerate().map(|(at, item)| {
@@ -54,11 +68,14 @@ impl Dialect for Chat {
                 item["index"] = at.into();
                 item
             });
-            frames.push(self.chunk(json!({"tool_calls": indexed.collect::<Value>()}), None));
+            frames.push(self.chunk(choice, json!({"tool_calls": indexed.collect::<Value>()}), None));
         }
-        frames.push(self.chunk(json!({}), Some(end.finish_word())));
+        frames.push(self.chunk(choice, json!({}), Some(end.finish_word())));
+        if !last {
+            return frames;
+        }
         if self.include_usage {
-            let mut chunk = self.chunk_json(Value::Null, None);
+            let mut chunk = self.chunk_json(0, Value::Null, None);
             chunk["choices"] = json!([]);
             chunk["usage"] = end.usage_json();
             frames.push(Frame::data(chunk));
@@ -71,43 +88,49 @@ impl Dialect for Chat {
         vec![Frame::data(error.to_json())]
     }
 
-    fn whole(&mut self, said: &str, end: &End) -> Value {
-        let mut message = json!({"role": "assistant", "content": said, "refusal": null});
-        if !end.calls.is_empty() {
-            message["tool_calls"] = end.calls.iter().map(call).collect();
-            if said.is_empty() {
-                message["content"] = Value::Null;
-            }
-        }
+    fn whole(&mut self, answers: &[Answer]) -> Value {
         json!({
             "id": self.id,
             "object": "chat.completion",
             "created": self.created,
             "model": self.model,
-            "choices": [{"index": 0, "message": message, "logprobs": null, "finish_reason": end.finish_word()}],
-            "usage": end.usage_json(),
+            "choices": answers.iter().map(choice).collect::<Value>(),
+            "usage": answers[0].end.usage_json(),
         })
     }
 }
 
 impl Chat {
-    fn chunk(&self, delta: Value, finish: Option<&'static str>) -> Frame {
-        Frame::data(self.chunk_json(delta, finish))
+    fn chunk(&self, choice: usize, delta: Value, finish: Option<&'static str>) -> Frame {
+        Frame::data(self.chunk_json(choice, delta, finish))
     }
 
-    fn chunk_json(&self, delta: Value, finish: Option<&'static str>) -> Value {
+    fn chunk_json(&self, choice: usize, delta: Value, finish: Option<&'static str>) -> Value {
         let mut chunk = json!({
             "id": self.id,
             "object": "chat.completion.chunk",
             "created": self.created,
             "model": self.model,
-            "choices": [{"index": 0, "delta": delta, "logprobs": null, "finish_reason": finish}],
+            "choices": [{"index": choice, "delta": delta, "logprobs": null, "finish_reason": finish}],
         });
         if self.include_usage {
             chunk["usage"] = Value::Null;
         }
         chunk
     }
+}
+
+fn choice(answer: &Answer) -> Value {
+    let Answer { choice, said, scored, end } = answer;
+    let mut message = json!({"role": "assistant", "content": said, "refusal": null});
+    if !end.calls.is_empty() {
+        message["tool_calls"] = end.calls.iter().map(call).collect();
+        if said.is_empty() {
+            message["content"] = Value::Null;
+        }
+    }
+    let logprobs = scored::chat(scored);
+    json!({"index": choice, "message": message, "logprobs": logprobs, "finish_reason": end.finish_word()})
 }
 
 fn call(call: &ToolCall) -> Value {
@@ -126,35 +149,18 @@ pub(super) fn include_usage(fields: &Fields) -> Result<bool, ApiError> {
     }
 }
 
-/// Refuses a number of answers other than one.
-pub(super) fn only_one(fields: &Fields, name: &str) -> Result<(), ApiError> {
-    match fields.integer(name, i64::MIN, i64::MAX)? {
-        None | Some(1) => Ok(()),
-        Some(_) => Err(fields.refuse(name, "unsupported_value", format!("only {name} = 1 is supported"))),
-    }
-}
-
-/// Refuses what would be a different answer from the one asked for.
-fn refuse_unsupported(fields: &Fields) -> Result<(), ApiError> {
-    only_one(fields, "n")?;
-    if let Some(format) = fields.object("response_format")?
-        && format.string("type")?.is_some_and(|kind| kind != "text")
-    {
-        return Err(format.refuse("type", "unsupported_value", "only the response format 'text' is supported"));
-    }
-    Ok(())
-}
-
-fn tool(at: usize, tool: &Value) -> Result<(), ApiError> {
+fn tool(at: usize, tool: &Value) -> Result<Offered, ApiError> {
     let tool = Fields::of(tool, format!("tools[{at}]"))?;
     if tool.string("type")?.ok_or_else(|| tool.missing("type"))? != "function" {
         return Err(tool.refuse("type", "unsupported_value", "only tools of type 'function' are supported"));
     }
     let function = tool.object("function")?.ok_or_else(|| tool.missing("function"))?;
-    ask::tool_name(&function)?;
     function.object("parameters")?;
     function.string("description")?;
-    Ok(())
+    let (name, path) = (ask::tool_name(&function)?.to_owned(), function.path("parameters"));
+    let arguments = function.get("parameters").cloned();
+    let strict = function.boolean("strict")?.unwrap_or(false);
+    Ok(Offered { shape: ToolShape { name, path, arguments }, strict })
 }
 
 fn messages(fields: &Fields) -> Result<Vec<Message>, ApiError> {

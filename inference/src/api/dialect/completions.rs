@@ -6,12 +6,13 @@
 
 use serde_json::{Value, json};
 
-use super::chat::{include_usage, only_one};
-use super::{Dialect, End, Frame, id, now};
+use super::chat::include_usage;
+use super::{Answer, Dialect, End, Frame, Part, id, now};
 use crate::api::ask::{self, Ask, Prompt};
 use crate::api::error::ApiError;
 use crate::api::fields::Fields;
 use crate::api::tokens::read_ids;
+use crate::api::{scored, wanted};
 
 /// The length of an answer where the request leaves it open, as OpenAI has it.
 const TOKENS_MAX_DEFAULT: usize = 16;
@@ -23,6 +24,8 @@ pub(in crate::api) struct Completions {
     model: String,
     /// Chunks then carry `usage: null`, and the last one the numbers.
     include_usage: bool,
+    /// Where the next token of each answer begins, in characters.
+    offsets: Vec<usize>,
 }
 
 impl Dialect for Completions {
@@ -38,26 +41,34 @@ impl Dialect for Completions {
         let ask = Ask {
             tokens_max: ask::tokens(fields, "max_tokens")?.or(Some(TOKENS_MAX_DEFAULT)),
             stop: ask::stop(fields, "stop")?,
+            bias: wanted::bias(fields)?,
+            logprobs: wanted::completion_logprobs(fields)?,
+            choices: wanted::choices(fields)?,
             ..Ask::read(fields, prompt, seed)?
         };
         let include_usage = include_usage(fields)?;
-        let own = Self { id: id("cmpl-"), created: now(), model: ask.model.clone(), include_usage };
+        let (model, offsets) = (ask.model.clone(), vec![0; ask.choices]);
+        let own = Self { id: id("cmpl-"), created: now(), model, include_usage, offsets };
         Ok((ask, own))
     }
 
-    fn text(&mut self, text: &str) -> Vec<Frame> {
-        vec![Frame::data(self.object(text, None, self.include_usage.then_some(Value::Null)))]
+    fn text(&mut self, part: &Part) -> Vec<Frame> {
+        let (logprobs, offset) = scored::completion(part.scored, self.offsets[part.choice]);
+        self.offsets[part.choice] = offset;
+        let choice = choice(part.choice, part.text, logprobs, None);
+        vec![Frame::data(self.object(json!([choice]), self.include_usage.then_some(Value::Null)))]
     }
 
-    fn end(&mut self, end: &End) -> Vec<Frame> {
+    fn end(&mut self, index: usize, end: &End, last: bool) -> Vec<Frame> {
+        let choice = choice(index, "", Value::Null, Some(end.finish_word()));
         let usage = self.include_usage.then_some(Value::Null);
-        let mut frames = vec![Frame::data(self.object("", Some(end.finish_word()), usage))];
-        if self.include_usage {
-            let mut last = self.object("", None, Some(end.usage_json()));
-            last["choices"] = json!([]);
-            frames.push(Frame::data(last));
+        let mut frames = vec![Frame::data(self.object(json!([choice]), usage))];
+        if last {
+            if self.include_usage {
+                frames.push(Frame::data(self.object(json!([]), Some(end.usage_json()))));
+            }
+            frames.push(Frame::data("[DONE]"));
         }
-        frames.push(Frame::data("[DONE]"));
         frames
     }
 
@@ -65,25 +76,33 @@ impl Dialect for Completions {
         vec![Frame::data(error.to_json())]
     }
 
-    fn whole(&mut self, said: &str, end: &End) -> Value {
-        self.object(said, Some(end.finish_word()), Some(end.usage_json()))
+    fn whole(&mut self, answers: &[Answer]) -> Value {
+        let one = |answer: &Answer| {
+            let (logprobs, _) = scored::completion(&answer.scored, 0);
+            choice(answer.choice, &answer.said, logprobs, Some(answer.end.finish_word()))
+        };
+        self.object(answers.iter().map(one).collect(), Some(answers[0].end.usage_json()))
     }
 }
 
 impl Completions {
-    fn object(&self, text: &str, finish: Option<&'static str>, usage: Option<Value>) -> Value {
+    fn object(&self, choices: Value, usage: Option<Value>) -> Value {
         let mut object = json!({
             "id": self.id,
             "object": "text_completion",
             "created": self.created,
             "model": self.model,
-            "choices": [{"index": 0, "text": text, "logprobs": null, "finish_reason": finish}],
+            "choices": choices,
         });
         if let Some(usage) = usage {
             object["usage"] = usage;
         }
         object
     }
+}
+
+fn choice(index: usize, text: &str, logprobs: Value, finish: Option<&'static str>) -> Value {
+    json!({"index": index, "text": text, "logprobs": logprobs, "finish_reason": finish})
 }
 
 /// One text or the ids of one; a list that holds one of them is the same.
@@ -105,13 +124,15 @@ fn prompt(fields: &Fields) -> Result<Prompt, ApiError> {
 
 /// Refuses what would be a different answer from the one asked for.
 fn refuse_unsupported(fields: &Fields) -> Result<(), ApiError> {
-    only_one(fields, "n")?;
-    only_one(fields, "best_of")?;
+    if fields.integer("best_of", i64::MIN, i64::MAX)?.is_some_and(|best_of| best_of != 1) {
+        return Err(fields.refuse(
+            "best_of",
+            "unsupported_value",
+            "only 1 is supported: all answers are given, see 'n'",
+        ));
+    }
     if fields.boolean("echo")?.unwrap_or(false) {
         return Err(fields.refuse("echo", "unsupported_value", "only false is supported: the prompt is not repeated"));
-    }
-    if fields.get("logprobs").is_some_and(|wanted| *wanted != Value::Bool(false)) {
-        return Err(fields.refuse("logprobs", "unsupported_value", "probabilities of tokens are not supported yet"));
     }
     Ok(())
 }

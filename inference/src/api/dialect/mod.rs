@@ -22,6 +22,7 @@ use serde_json::{Value, json};
 use super::ask::Ask;
 use super::error::ApiError;
 use super::fields::Fields;
+use super::scored::Scored;
 use super::toolcall::ToolCall;
 use crate::{Finish, FinishReason, Usage};
 
@@ -43,17 +44,17 @@ pub(super) trait Dialect: Send + Sized + 'static {
         Vec::new()
     }
 
-    /// More of what the model says; never empty.
-    fn text(&mut self, text: &str) -> Vec<Frame>;
+    /// More of what the model says.
+    fn text(&mut self, part: &Part) -> Vec<Frame>;
 
-    /// The last events of a whole answer.
-    fn end(&mut self, end: &End) -> Vec<Frame>;
+    /// The last events of an answer that is whole; `last` where no other is still to end, and then the usage is that of all.
+    fn end(&mut self, choice: usize, end: &End, last: bool) -> Vec<Frame>;
 
     /// The last events of one that failed.
     fn failed(&mut self, error: &ApiError) -> Vec<Frame>;
 
-    /// The answer as one object.
-    fn whole(&mut self, said: &str, end: &End) -> Value;
+    /// The answers as one object. There is at least one, and each has the usage of all.
+    fn whole(&mut self, answers: &[Answer]) -> Value;
 
     /// What a silent stream says to show that it lives; without one a comment does.
     fn alive() -> Option<Frame> {
@@ -82,6 +83,23 @@ impl Frame {
         }
         Frame { event: Some(event), data: data.to_string() }
     }
+}
+
+/// A piece of an answer: text, or what is told of tokens, or both.
+pub(super) struct Part<'t> {
+    /// Which answer, where there are several.
+    pub choice: usize,
+    pub text: &'t str,
+    /// The tokens since the last piece, where their probabilities are wanted.
+    pub scored: &'t [Scored],
+}
+
+/// An answer that is whole.
+pub(super) struct Answer {
+    pub choice: usize,
+    pub said: String,
+    pub scored: Vec<Scored>,
+    pub end: End,
 }
 
 /// How an answer ended that is whole.

@@ -13,6 +13,7 @@ use tokio::sync::{Notify, mpsc};
 use tokio_stream::wrappers::UnboundedReceiverStream;
 
 use super::super::{Backend, Limits, Slot, bind, serve_on};
+use crate::grammar::{Grammar, GrammarError, Grammars, Shape, Vocabulary};
 use crate::{Event, Finish, FinishReason, GenerateRequest, Message, Special, SubmitError, Usage};
 
 /// One thing that the scripted engine does.
@@ -41,6 +42,45 @@ pub const CALL: [Step; 4] = [
     End(FinishReason::Stop),
 ];
 
+/// A vocabulary of the bytes and a token that ends a turn.
+pub struct Bytes;
+
+impl Bytes {
+    pub const END: u32 = 256;
+}
+
+impl Vocabulary for Bytes {
+    fn ids(&self) -> usize {
+        257
+    }
+
+    fn word(&self, id: u32) -> &[u8] {
+        if id == Bytes::END { b"<|end|>" } else { &BYTES[id as usize..][..1] }
+    }
+
+    fn controls(&self, id: u32) -> bool {
+        id == Bytes::END
+    }
+
+    fn ends(&self, id: u32) -> bool {
+        id == Bytes::END
+    }
+
+    fn ids_of(&self, text: &str) -> Vec<u32> {
+        text.bytes().map(u32::from).collect()
+    }
+}
+
+const BYTES: [u8; 256] = {
+    let mut bytes = [0; 256];
+    let mut at = 0;
+    while at < 256 {
+        bytes[at] = at as u8;
+        at += 1;
+    }
+    bytes
+};
+
 /// The control tokens of the scripted vocabulary; the first has the id 256. The ids below are bytes.
 const CONTROL: [&str; 4] = ["<|fim_prefix|>", "<|fim_suffix|>", "<|fim_middle|>", "<|fim_pad|>"];
 
@@ -54,6 +94,7 @@ pub struct Stage {
     pub refusal: Option<SubmitError>,
     /// How many of the control tokens the vocabulary has.
     pub controls: usize,
+    grammars: Grammars,
     pub health: Mutex<Result<(), String>>,
     pub messages: Mutex<Vec<Message>>,
     pub tools: Mutex<Vec<Value>>,
@@ -73,6 +114,7 @@ impl Scripted {
             encode_time: Duration::ZERO,
             refusal: None,
             controls: CONTROL.len(),
+            grammars: Grammars::new(Bytes),
             health: Mutex::new(Ok(())),
             messages: Mutex::default(),
             tools: Mutex::default(),
@@ -146,21 +188,16 @@ impl Backend for Scripted {
     }
 
     fn token_bytes(&self, id: u32) -> Option<&[u8]> {
-        const BYTES: [u8; 256] = {
-            let mut bytes = [0; 256];
-            let mut at = 0;
-            while at < 256 {
-                bytes[at] = at as u8;
-                at += 1;
-            }
-            bytes
-        };
         let id = id as usize;
         BYTES.get(id..id + 1).or_else(|| Some(CONTROL[..self.0.controls].get(id.checked_sub(256)?)?.as_bytes()))
     }
 
     fn control_id(&self, token: &str) -> Option<u32> {
         CONTROL[..self.0.controls].iter().zip(256..).find(|(known, _)| **known == token).map(|(_, id)| id)
+    }
+
+    fn grammar(&self, shape: Shape) -> Result<Grammar, GrammarError> {
+        self.0.grammars.compile(shape)
     }
 
     fn submit(&self, request: GenerateRequest) -> Result<BoxStream<'static, Event>, SubmitError> {
@@ -202,7 +239,7 @@ async fn play(script: &[Step], prompt_tokens: usize, sender: &mpsc::UnboundedSen
             Say(text) => {
                 said.push_str(text);
                 usage.generated_tokens += 1;
-                let _ = sender.send(Event::Text { text: (*text).to_owned(), token: 1 });
+                let _ = sender.send(Event::Text { text: (*text).to_owned(), token: 1, score: None });
             }
             Hang => std::future::pending().await,
             Pause(time) => tokio::time::sleep(*time).await,

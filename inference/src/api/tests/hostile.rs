@@ -8,7 +8,15 @@ use super::super::fields::Fields;
 use super::super::tokens::{Cut, ids};
 
 /// Names that some reader looks for; others are never looked at.
-const NAMES: [&str; 49] = [
+const NAMES: [&str; 57] = [
+    "response_format",
+    "json_schema",
+    "schema",
+    "strict",
+    "logit_bias",
+    "top_logprobs",
+    "output_format",
+    "parallel_tool_calls",
     "model",
     "messages",
     "prompt",
@@ -60,7 +68,11 @@ const NAMES: [&str; 49] = [
     "thinking",
 ];
 /// Words that some reader knows.
-const WORDS: [&str; 24] = [
+const WORDS: [&str; 28] = [
+    "json_schema",
+    "json_object",
+    "required",
+    "any",
     "tiny",
     "user",
     "assistant",

@@ -215,14 +215,14 @@ async fn what_cannot_be_done_is_refused_by_its_name() {
         (json!({"tools": [{"name": "a"}]}), "tools[0].input_schema"),
         (json!({"tools": [{"type": "bash_20250124", "name": "bash"}]}), "tools[0].type"),
         (json!({"tools": vec![json!({"name": "a", "input_schema": {}}); 129]}), "tools"),
-        (json!({"tool_choice": {"type": "any"}}), "tool_choice.type"),
-        (json!({"tool_choice": {"type": "tool", "name": "a"}}), "tool_choice.type"),
+        (json!({"tool_choice": {"type": "any"}}), "tool_choice"),
+        (json!({"tool_choice": {"type": "tool", "name": "a"}}), "tool_choice"),
         (json!({"tool_choice": "auto"}), "tool_choice"),
         (json!({"stop_sequences": ["a", "b", "c", "d", "e"]}), "stop_sequences"),
         (json!({"mcp_servers": [{}]}), "mcp_servers"),
         (json!({"container": "c"}), "container"),
-        (json!({"output_format": {"type": "json_schema"}}), "output_format"),
-        (json!({"output_config": {"format": {"type": "json_schema"}}}), "output_config.format"),
+        (json!({"output_format": {"type": "json_schema"}}), "output_format.schema"),
+        (json!({"output_config": {"format": {"type": "json_schema"}}}), "output_config.format.schema"),
     ] {
         let answer = ask(&engine, extra.clone()).await;
         assert_eq!(error(&answer), (400, "invalid_request_error".into()), "{extra}");

@@ -14,3 +14,6 @@ mod responses;
 mod streaming;
 mod tokens;
 mod tools;
+mod wanted;
+
+pub use bench::Bytes;

@@ -186,7 +186,7 @@ async fn what_cannot_be_done_is_refused_by_its_name_and_told_what_to_do_instead(
         (json!({"prompt": {"id": "p"}}), "prompt", "whole conversation"),
         (json!({"store": true}), "store", "leave it out"),
         (json!({"background": true}), "background", "'stream'"),
-        (json!({"text": {"format": {"type": "json_schema"}}}), "text.format.type", "'text'"),
+        (json!({"text": {"format": {"type": "json_schema"}}}), "text.format.schema", "missing"),
         (json!({"input": null}), "input", "missing"),
         (json!({"input": []}), "input", "at least one"),
         (json!({"input": 3}), "input", "a list of items"),
@@ -208,8 +208,8 @@ async fn what_cannot_be_done_is_refused_by_its_name_and_told_what_to_do_instead(
         (input(json!({"type": "function_call_output", "call_id": "a"})), "input[0].output", "missing"),
         (json!({"tools": [{"type": "web_search"}]}), "tools[0].type", "function"),
         (json!({"tools": [{"type": "function", "name": ""}]}), "tools[0].name", "1 to 64"),
-        (json!({"tool_choice": "required"}), "tool_choice", "forced"),
-        (json!({"tool_choice": {"type": "function", "name": "a"}}), "tool_choice", "forced"),
+        (json!({"tool_choice": "required"}), "tool_choice", "no tool"),
+        (json!({"tool_choice": {"type": "function", "name": "a"}}), "tool_choice", "no tool"),
     ] {
         let answer = ask(&engine, extra.clone()).await;
         assert_eq!((answer.status, &answer.json()["error"]["param"]), (400, &json!(param)), "{extra}");

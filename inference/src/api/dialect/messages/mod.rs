@@ -16,7 +16,7 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use serde_json::{Map, Value, json};
 
-use super::{Dialect, End, Frame, How, arguments, id};
+use super::{Answer, Dialect, End, Frame, How, Part, arguments, id};
 use crate::api::ask::{self, Ask};
 use crate::api::error::ApiError;
 use crate::api::fields::Fields;
@@ -49,7 +49,8 @@ impl Dialect for Messages {
         vec![Frame::named("message_start", json!({"message": message})), ping()]
     }
 
-    fn text(&mut self, text: &str) -> Vec<Frame> {
+    fn text(&mut self, part: &Part) -> Vec<Frame> {
+        let text = part.text;
         let mut frames = Vec::new();
         if !self.open {
             frames.push(self.start(json!({"type": "text", "text": ""})));
@@ -59,7 +60,7 @@ impl Dialect for Messages {
         frames
     }
 
-    fn end(&mut self, end: &End) -> Vec<Frame> {
+    fn end(&mut self, _choice: usize, end: &End, _last: bool) -> Vec<Frame> {
         let mut frames = Vec::new();
         if self.open {
             frames.push(self.stop());
@@ -80,7 +81,8 @@ impl Dialect for Messages {
         vec![Frame { event: Some("error"), data: error.to_anthropic_json().to_string() }]
     }
 
-    fn whole(&mut self, said: &str, end: &End) -> Value {
+    fn whole(&mut self, answers: &[Answer]) -> Value {
+        let Answer { said, end, .. } = &answers[0];
         let text = (!said.is_empty()).then(|| json!({"type": "text", "text": said}));
         let calls = end.calls.iter().map(|call| tool_use(call, call.arguments.clone()));
         let (reason, sequence) = stop_reason(&end.how);

@@ -8,6 +8,8 @@ use serde_json::{Value, json};
 use crate::api::ask::{self, Ask, Prompt};
 use crate::api::error::ApiError;
 use crate::api::fields::Fields;
+use crate::api::wanted::{self, Offered, ToolChoice};
+use crate::grammar::{Shape, ToolShape};
 use crate::{Message, Role, ToolCall};
 
 /// Between two blocks of text.
@@ -15,10 +17,21 @@ const BETWEEN: &str = "\n";
 
 pub(super) fn read(fields: &Fields, seed: u64, tokens_max: Option<usize>) -> Result<Ask, ApiError> {
     refuse_unsupported(fields)?;
-    let tools = tools(fields)?;
-    let tools = if tools_wanted(fields)? { tools } else { Vec::new() };
+    let (choice, several) = tool_choice(fields)?;
+    let (mut tools, offered): (Vec<Value>, Vec<Offered>) = tools(fields)?.into_iter().unzip();
+    if choice == ToolChoice::None {
+        tools.clear();
+    }
+    let config = fields.object("output_config")?;
+    let format = match (fields.object("output_format")?, config) {
+        (None, Some(config)) => config.object("format")?,
+        (format, _) => format,
+    };
+    let answer = format.map(|format| wanted::format(&format)).transpose()?.flatten();
+    let calls = wanted::calls(fields, &choice, offered, answer.is_some(), several)?;
     let prompt = Prompt::Chat { messages: messages(fields)?, tools };
-    Ok(Ask { tokens_max, stop: ask::stop(fields, "stop_sequences")?, ..Ask::read(fields, prompt, seed)? })
+    let (stop, shape) = (ask::stop(fields, "stop_sequences")?, Shape { answer, calls });
+    Ok(Ask { tokens_max, stop, shape, ..Ask::read(fields, prompt, seed)? })
 }
 
 /// Refuses what would be a different answer from the one asked for.
@@ -30,17 +43,11 @@ fn refuse_unsupported(fields: &Fields) -> Result<(), ApiError> {
     if fields.get("container").is_some() {
         return Err(fields.refuse("container", "unsupported_value", "this server runs nothing"));
     }
-    let config = fields.object("output_config")?;
-    for (within, name) in [(Some(fields), "output_format"), (config.as_ref(), "format")] {
-        if let Some(within) = within.filter(|within| within.get(name).is_some()) {
-            return Err(within.refuse(name, "unsupported_value", "an answer cannot be held to a format"));
-        }
-    }
     Ok(())
 }
 
 /// Tools in the form of OpenAI's chat completions, which is the one that templates know.
-fn tools(fields: &Fields) -> Result<Vec<Value>, ApiError> {
+fn tools(fields: &Fields) -> Result<Vec<(Value, Offered)>, ApiError> {
     let tool = |(at, item): (usize, &Value)| {
         let tool = Fields::of(item, format!("tools[{at}]"))?;
         if tool.string("type")?.is_some_and(|kind| kind != "custom") {
@@ -54,18 +61,29 @@ fn tools(fields: &Fields) -> Result<Vec<Value>, ApiError> {
             function["description"] = description.into();
         }
         function["parameters"] = tool.get("input_schema").cloned().unwrap_or_default();
-        Ok(json!({"type": "function", "function": function}))
+        let shape = ToolShape {
+            name: name.to_owned(),
+            path: tool.path("input_schema"),
+            arguments: tool.get("input_schema").cloned(),
+        };
+        let strict = tool.boolean("strict")?.unwrap_or(false);
+        Ok((json!({"type": "function", "function": function}), Offered { shape, strict }))
     };
     ask::tools(fields)?.iter().enumerate().map(tool).collect()
 }
 
-fn tools_wanted(fields: &Fields) -> Result<bool, ApiError> {
-    let Some(choice) = fields.object("tool_choice")? else { return Ok(true) };
-    match choice.string("type")?.ok_or_else(|| choice.missing("type"))? {
-        "auto" => Ok(true),
-        "none" => Ok(false),
-        _ => Err(ask::forced(&choice, "type")),
-    }
+/// Whether tools are called, and whether several at once.
+fn tool_choice(fields: &Fields) -> Result<(ToolChoice, bool), ApiError> {
+    let Some(choice) = fields.object("tool_choice")? else { return Ok((ToolChoice::Auto, true)) };
+    let several = !choice.boolean("disable_parallel_tool_use")?.unwrap_or(false);
+    let which = match choice.string("type")?.ok_or_else(|| choice.missing("type"))? {
+        "auto" => ToolChoice::Auto,
+        "none" => ToolChoice::None,
+        "any" => ToolChoice::Required,
+        "tool" => ToolChoice::Named(choice.string("name")?.ok_or_else(|| choice.missing("name"))?.to_owned()),
+        _ => return Err(choice.refuse("type", "invalid_value", "it is auto, any, tool or none")),
+    };
+    Ok((which, several))
 }
 
 fn messages(fields: &Fields) -> Result<Vec<Message>, ApiError> {

@@ -7,7 +7,7 @@ mod request;
 
 use serde_json::{Value, json};
 
-use super::{Dialect, End, Frame, How, arguments, id, now};
+use super::{Answer, Dialect, End, Frame, How, Part, arguments, id, now};
 use crate::api::ask::Ask;
 use crate::api::error::ApiError;
 use crate::api::fields::Fields;
@@ -71,7 +71,8 @@ impl Dialect for Responses {
         ["response.created", "response.in_progress"].map(|event| self.of_response(event, response.clone())).into()
     }
 
-    fn text(&mut self, text: &str) -> Vec<Frame> {
+    fn text(&mut self, part: &Part) -> Vec<Frame> {
+        let text = part.text;
         let mut frames = Vec::new();
         if self.message.is_none() {
             frames = self.begin_message();
@@ -83,7 +84,7 @@ impl Dialect for Responses {
         frames
     }
 
-    fn end(&mut self, end: &End) -> Vec<Frame> {
+    fn end(&mut self, _choice: usize, end: &End, _last: bool) -> Vec<Frame> {
         let mut frames = Vec::new();
         if self.message.is_none() && end.calls.is_empty() {
             frames = self.begin_message();
@@ -104,7 +105,8 @@ impl Dialect for Responses {
         vec![self.of_response("response.failed", response)]
     }
 
-    fn whole(&mut self, said: &str, end: &End) -> Value {
+    fn whole(&mut self, answers: &[Answer]) -> Value {
+        let Answer { said, end, .. } = &answers[0];
         if !said.is_empty() || end.calls.is_empty() {
             self.output.push(message(&id("msg_"), said, status(&end.how)));
         }

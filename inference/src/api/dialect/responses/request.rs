@@ -8,6 +8,8 @@ use serde_json::{Value, json};
 use crate::api::ask::{self, Ask, Prompt};
 use crate::api::error::ApiError;
 use crate::api::fields::Fields;
+use crate::api::wanted::{self, Offered, ToolChoice};
+use crate::grammar::{Shape, ToolShape};
 use crate::{Message, Role, ToolCall};
 
 /// Types of a part of a message that are text.
@@ -17,10 +19,21 @@ const STORED: [&str; 3] = ["previous_response_id", "conversation", "prompt"];
 
 pub(super) fn read(fields: &Fields, seed: u64) -> Result<Ask, ApiError> {
     refuse_unsupported(fields)?;
-    let tools = tools(fields)?;
-    let tools = if ask::tools_wanted(fields)? { tools } else { Vec::new() };
+    let choice = wanted::tool_choice(fields)?;
+    let (mut tools, offered): (Vec<Value>, Vec<Offered>) = tools(fields)?.into_iter().unzip();
+    if choice == ToolChoice::None {
+        tools.clear();
+    }
+    let format = fields.object("text")?.map(|text| text.object("format")).transpose()?.flatten();
+    let answer = format.map(|format| wanted::format(&format)).transpose()?.flatten();
+    let several = fields.boolean("parallel_tool_calls")?.unwrap_or(true);
+    let calls = wanted::calls(fields, &choice, offered, answer.is_some(), several)?;
     let prompt = Prompt::Chat { messages: messages(fields)?, tools };
-    Ok(Ask { tokens_max: ask::tokens(fields, "max_output_tokens")?, ..Ask::read(fields, prompt, seed)? })
+    Ok(Ask {
+        tokens_max: ask::tokens(fields, "max_output_tokens")?,
+        shape: Shape { answer, calls },
+        ..Ask::read(fields, prompt, seed)?
+    })
 }
 
 /// Refuses what would be a different answer from the one asked for.
@@ -41,17 +54,11 @@ fn refuse_unsupported(fields: &Fields) -> Result<(), ApiError> {
             "use 'stream': an answer lives with its connection",
         ));
     }
-    if let Some(text) = fields.object("text")?
-        && let Some(format) = text.object("format")?
-        && format.string("type")?.is_some_and(|kind| kind != "text")
-    {
-        return Err(format.refuse("type", "unsupported_value", "only the format 'text' is supported"));
-    }
     Ok(())
 }
 
 /// Tools in the form of OpenAI's chat completions, which is the one that templates know.
-fn tools(fields: &Fields) -> Result<Vec<Value>, ApiError> {
+fn tools(fields: &Fields) -> Result<Vec<(Value, Offered)>, ApiError> {
     let tool = |(at, item): (usize, &Value)| {
         let tool = Fields::of(item, format!("tools[{at}]"))?;
         if tool.string("type")?.ok_or_else(|| tool.missing("type"))? != "function" {
@@ -65,7 +72,10 @@ fn tools(fields: &Fields) -> Result<Vec<Value>, ApiError> {
         if let Some(parameters) = tool.get("parameters") {
             function["parameters"] = parameters.clone();
         }
-        Ok(json!({"type": "function", "function": function}))
+        let (name, path) = (ask::tool_name(&tool)?.to_owned(), tool.path("parameters"));
+        let shape = ToolShape { name, path, arguments: tool.get("parameters").cloned() };
+        let strict = tool.boolean("strict")?.unwrap_or(false);
+        Ok((json!({"type": "function", "function": function}), Offered { shape, strict }))
     };
     ask::tools(fields)?.iter().enumerate().map(tool).collect()
 }
