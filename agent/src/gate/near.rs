@@ -160,6 +160,9 @@ impl PathRules {
     }
 }
 
+/// By the text of a directory in a pattern.
+type MetBy<'a> = FxHashMap<String, Rc<[&'a Met]>>;
+
 /// The globs of the rules that tighten, as far as they can match.
 pub(super) struct Near<'a> {
     rules: &'a PathRules,
@@ -174,7 +177,7 @@ pub(super) struct Near<'a> {
     /// Whether every word may be one.
     may_refuse_all: bool,
     /// For a directory in a pattern, at its place, the globs that it can meet.
-    met: RefCell<FxHashMap<Place, FxHashMap<String, Rc<[&'a Met]>>>>,
+    met: RefCell<FxHashMap<Place, MetBy<'a>>>,
     /// The rules that have said something already.
     spoke: RefCell<FxHashSet<*const PathRule>>,
 }
