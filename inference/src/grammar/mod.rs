@@ -50,6 +50,8 @@ struct Compiler {
     /// How many compile.
     running: Mutex<usize>,
     ended: Condvar,
+    /// What compiling may take, and what a request waits for its turn.
+    time_max: Duration,
 }
 
 /// A compiled shape.
@@ -72,11 +74,16 @@ pub struct GrammarError {
 impl Grammars {
     /// Of this vocabulary. Cheap.
     pub fn new(vocabulary: impl Vocabulary) -> Grammars {
+        Grammars::within(COMPILE_TIME_MAX, vocabulary)
+    }
+
+    fn within(time_max: Duration, vocabulary: impl Vocabulary) -> Grammars {
         let compiler = Compiler {
             vocabulary: Arc::new(vocabulary),
             factory: OnceLock::new(),
             running: Mutex::new(0),
             ended: Condvar::new(),
+            time_max,
         };
         Grammars { compiler: Arc::new(compiler) }
     }
@@ -115,8 +122,9 @@ impl Grammars {
         };
         let thread = std::thread::Builder::new().name("grammar".into());
         thread.spawn(work).map_err(|error| format!("no thread to compile it: {error}"))?;
-        let late = format!("it takes more than {} s to compile", COMPILE_TIME_MAX.as_secs());
-        told.recv_timeout(COMPILE_TIME_MAX).unwrap_or(Err(late))
+        let time_max = self.compiler.time_max;
+        let late = || Err(format!("it takes more than {} s to compile", time_max.as_secs_f32()));
+        told.recv_timeout(time_max).unwrap_or_else(|_| late())
     }
 }
 
@@ -128,7 +136,7 @@ impl Turn {
     fn of(compiler: &Arc<Compiler>) -> Option<Turn> {
         let running = compiler.running.lock().unwrap_or_else(PoisonError::into_inner);
         let full = |running: &mut usize| *running >= COMPILING_MAX;
-        let waited = compiler.ended.wait_timeout_while(running, COMPILE_TIME_MAX, full);
+        let waited = compiler.ended.wait_timeout_while(running, compiler.time_max, full);
         let (mut running, outcome) = waited.unwrap_or_else(PoisonError::into_inner);
         if outcome.timed_out() {
             return None;

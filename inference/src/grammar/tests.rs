@@ -185,6 +185,21 @@ fn a_hostile_schema_is_refused_or_followed_within_its_time_in_a_real_vocabulary(
     check_hostile(&grammars);
 }
 
+#[test]
+fn what_compiles_too_long_is_refused_and_keeps_its_place() {
+    let far = |i: usize| json!({"pattern": format!("(a|b)*a(a|b){{{i}}}$")});
+    let endless = json!({"type": "string", "allOf": (20..60).map(far).collect::<Value>()});
+    let grammars = Grammars::within(Duration::from_millis(300), Bytes);
+    // Past the limits, which would refuse it.
+    let reason = || grammars.matcher(TopLevelGrammar::from_json_schema(shape::bounded(&endless))).err().unwrap();
+    for _ in 0..COMPILING_MAX {
+        assert_eq!(reason(), "it takes more than 0.3 s to compile");
+    }
+    assert!(reason().contains("others are being compiled"));
+    let simple = grammars.compile(answer(json!({"type": "object"}))).unwrap_err();
+    assert!(simple.reason.contains("try it again later"), "{simple}");
+}
+
 fn check_hostile(grammars: &Grammars) {
     let ways: Vec<u32> =
         ["[", "{", ":", "a", "\""].iter().flat_map(|way| grammars.compiler.vocabulary.ids_of(way)).collect();
